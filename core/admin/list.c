@@ -31,7 +31,7 @@ static int learn_clock(hf *h, hf_error *err)
     hf_key_make("holdfast", &any, NULL);
     int rc = hf__port_get(&h->port, &any, &row, err);
     hf_row_clear(&row);
-    return rc == HF_CORRUPT ? 0 : rc; /* which is told to who asks for it */
+    return rc == HF_CORRUPT ? 0 : rc; /* a read of that key tells it */
 }
 
 /* A damaged row has to say itself what is wrong with it. */
@@ -56,8 +56,8 @@ static int see_damaged(struct hf_scanning *s, const hf_rowkey *key)
     return stop;
 }
 
-/* What isn't the name of a key isn't a lock, for nobody can name it: something else of somebody's,
-   which stays where it is. */
+/* What isn't the name of a key isn't a lock, because no caller can name it. It is other data, and
+   stays where it is. */
 static int see_scanned(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct hf_scanning *s = arg;

@@ -79,7 +79,9 @@ static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
         return 1;
     }
     int rc = hf__port_replace(&p->h->port, key, row->rev, NULL, NULL, p->err);
-    /* A conflict: somebody uses it after all. An unknown outcome is harmless: it may be gone. */
+    /* A conflict: a client uses the key after all. An unknown outcome is harmless: the row may be
+     * gone.
+     */
     if (!rc) p->n++;
     if (rc < 0 && rc != HF_UNKNOWN) p->code = rc;
     return p->code != 0;

@@ -1,5 +1,5 @@
 /*
- * watch.c - keys are shown as they change hands, until somebody has seen enough.
+ * watch.c - keys are shown as they change hands, until the caller's callback ends it.
  */
 #include "admin.h"
 #include "handle.h"

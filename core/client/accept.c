@@ -8,7 +8,7 @@
 
 #include "handle.h"
 #include "kept_error.h"
-#include "last_row.h"
+#include "known_row.h"
 #include "lock.h"
 #include "os.h"
 #include "session.h"

@@ -369,7 +369,7 @@ int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *o
     }
     if (!rc) rc = hf__check_options(h, &o, keys[0], err);
     if (rc) goto out;
-    /* Everybody takes several keys in one order, so that nobody waits in a circle. */
+    /* All callers acquire several keys in one order, so that they never wait in a circle. */
     qsort(order, n, sizeof *order, by_name);
     for (size_t i = 1; i < n; i++)
         if (!strcmp(*order[i - 1], *order[i]))

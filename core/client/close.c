@@ -1,13 +1,263 @@
 /*
  * close.c - closing a handle: waits are cancelled, locks released, threads ended, in this order.
+ *
+ * Where the driver has `replace_many`, most locks are released by requests of up to
+ * HF_RENEWALS_AT_ONCE writes: a lock can be if the handle knows its row and no thread works on it.
+ * A write that isn't answered within a sixth of the io timeout is followed by another one, upon the
+ * same row and on another connection: no more than one of the two can land. The other locks are
+ * released one by one, by a few threads where the driver's calls may be made side by side.
+ *
+ * A store that doesn't answer within the io timeout isn't asked about every single lock: these end
+ * by their leases.
  */
+#include "above.h"
+#include "belief.h"
+#include "deadline_list.h"
 #include "handle.h"
+#include "known_row.h"
+#include "lock.h"
+#include "lost.h"
 #include "os.h"
-#include "release_all.h"
+#include "release.h"
+#include "renewal_queue.h"
 #include "session.h"
 #include "start_threads.h"
+#include "thread.h"
 #include "wait_schedule.h"
 #include "withdraw.h"
+
+#include <stdlib.h>
+
+enum { THREADS = 4, AGAIN_US = 100000, PART = 6 };
+
+/* One release. */
+struct release {
+    hf_lock *lock;
+    hf_row row, next; /* as it is stored, so far as is known; as it is to be */
+};
+
+struct batch {
+    size_t n;
+    struct release one[HF_RENEWALS_AT_ONCE];
+    hf_replace item[HF_RENEWALS_AT_ONCE];
+};
+
+/* What the threads that release share, under the handle's mutex. */
+struct hf_release_all {
+    hf *h;
+    int64_t until_us;
+    uint32_t bucket; /* in front of it there are no locks any more */
+    int away;        /* the store doesn't answer */
+};
+
+/* ---- the locks, many at once ---- */
+
+/* The row that the handle has of it, in *row: 1. */
+static int has_row(hf_lock *l, hf_row *row)
+{
+    if (l->busy || l->telling || l->releasing || l->detached || l->session || l->at_least_ms)
+        return 0;
+    if (l->e->locks != l || l->next || !hf__perhaps_held(l)) return 0;
+    return hf__known_row(l, row);
+}
+
+/* Makes the write that releases it. 0: it isn't released in this way. */
+static int plan(struct release *r, hf_lock *l)
+{
+    struct hf_event ev = {
+        .kind = HF_EV_RELEASE, .token = l->token, .now = hf__port_now(&l->h->port)};
+    hf_row_init(&r->row);
+    hf_row_init(&r->next);
+    if (has_row(l, &r->row) && !hf_row_copy(&r->next, &r->row) && hf__step(&r->next, &ev).changed) {
+        r->lock = l;
+        l->busy = l->releasing = 1;
+        hf__renew_at(l, INT64_MAX);
+        return 1;
+    }
+    hf_row_clear(&r->row);
+    hf_row_clear(&r->next);
+    return 0;
+}
+
+/* As many as there is room for, from that bucket on. 1: some had no room. */
+static int collect(hf *h, struct batch *b, uint32_t *bucket)
+{
+    int more = 0;
+    b->n = 0;
+    for (; *bucket < h->buckets && b->n < HF_RENEWALS_AT_ONCE; ++*bucket)
+        for (struct hf_entry *e = h->table[*bucket]; e; e = e->next)
+            for (hf_lock *l = e->locks, *next; l; l = next) {
+                next = l->next;
+                if (b->n == HF_RENEWALS_AT_ONCE)
+                    more = 1;
+                else
+                    b->n += (size_t)plan(&b->one[b->n], l);
+            }
+    return more;
+}
+
+/* Under the mutex. 1: it wasn't answered. */
+static int settle(struct release *r, const hf_replace *item)
+{
+    hf_lock *l = r->lock;
+    int rc = item->result;
+    int64_t at = rc == HF_CONFLICT ? hf__find_token(&r->row, l->token) : -1;
+    int mute = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
+    l->busy = l->releasing = 0;
+    if (!rc || (rc == HF_CONFLICT && at < 0)) { /* if it isn't there, an earlier write has landed */
+        l->h->stats.released++;
+        hf__lock_free(l);
+    } else if (!mute) {
+        hf__forget_row(&l->row); /* this lock is released by release_rest */
+    }
+    hf_row_clear(&r->row);
+    hf_row_clear(&r->next);
+    return mute;
+}
+
+/* Without the mutex. */
+static void ask(hf *h, struct batch *b, int64_t until_us)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        struct release *r = &b->one[i];
+        b->item[i] = (hf_replace){
+            .key = &r->lock->e->key, .seen = r->row.rev, .row = &r->next, .cur = &r->row};
+    }
+    hf__port_replace_many(&h->port, b->item, b->n, until_us);
+    for (size_t i = 0; i < b->n; i++)
+        if (!b->item[i].result) hf__watch_claim(h, b->one[i].lock->e, &b->one[i].next);
+}
+
+/* Each lock that can be released in this way, once. Returns how many are left to be tried again:
+   they weren't answered, or there was no room for them. *ret_answered: how many were answered. */
+static size_t pass(struct hf_release_all *c, struct batch *b, size_t *ret_answered)
+{
+    hf *h = c->h;
+    uint32_t bucket = 0;
+    size_t left = 0;
+    *ret_answered = 0;
+    while (bucket < h->buckets) {
+        size_t mute = 0;
+        left += (size_t)collect(h, b, &bucket);
+        if (!b->n) continue;
+        pthread_mutex_unlock(&h->mu);
+        ask(h, b, hf__local_us() + h->port.io_timeout_ms * 1000 / PART);
+        pthread_mutex_lock(&h->mu);
+        for (size_t i = 0; i < b->n; i++) mute += (size_t)settle(&b->one[i], &b->item[i]);
+        *ret_answered += b->n - mute;
+        left += mute;
+        if (mute == b->n && hf__local_us() >= c->until_us) break;
+    }
+    return left;
+}
+
+static int is_busy(hf *h)
+{
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (hf_lock *l = e->locks; l; l = l->next)
+                if (l->busy) return 1;
+    return 0;
+}
+
+/* Passes until nothing is left that can be released in this way. Locks that are being renewed take
+   part when that is over. Under the mutex, dropped. */
+static void release_batches(struct hf_release_all *c)
+{
+    hf *h = c->h;
+    struct batch *b = NULL;
+    size_t left, answered;
+    int on_time;
+    if (!h->port.drv->replace_many || h->port.caps.local || h->port.caps.sessions) return;
+    if (h->stats.held > 1) b = malloc(sizeof *b);
+    if (!b) return;
+    do {
+        left = pass(c, b, &answered);
+        on_time = hf__local_us() < c->until_us;
+        if (!left && on_time && is_busy(h)) {
+            hf__cond_until(&h->changed, &h->mu, hf__local_us() + AGAIN_US);
+            answered = left = 1;
+        }
+    } while (left && (answered || on_time));
+    free(b);
+    c->away = left > 0;
+}
+
+/* ---- the locks, one by one ---- */
+
+/* *ret_some: there are some, though all of them may be in use. */
+static hf_lock *any_lock(struct hf_release_all *c, int *ret_some)
+{
+    hf *h = c->h;
+    *ret_some = 0;
+    for (uint32_t i = c->bucket; i < h->buckets; i++) {
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (hf_lock *l = e->locks; l; l = l->next) {
+                *ret_some = 1;
+                if (!l->busy && !l->telling && (!l->releasing || l->pending_release)) return l;
+            }
+        if (!*ret_some) c->bucket = i + 1;
+    }
+    return NULL;
+}
+
+static void release_one(struct hf_release_all *c, hf_lock *l)
+{
+    if (l->detached) {
+        if (l->session) l->session->left = 1;
+        if (l->pending_session) l->pending_session->left = 1;
+        hf__lock_free(l);
+    } else if (c->away && hf__local_us() >= c->until_us) {
+        hf__lock_free(l); /* it ends by its lease */
+    } else {
+        int mute = hf__unanswered(l), rc = hf__release(l, NULL);
+        c->away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || (rc == HF_LOST && mute);
+    }
+}
+
+/* Under the mutex, dropped. */
+static void release_rest(struct hf_release_all *c)
+{
+    hf *h = c->h;
+    int some = 1;
+    while (some) {
+        hf_lock *l = any_lock(c, &some);
+        if (l)
+            release_one(c, l);
+        else if (some)
+            hf__cond_until(&h->changed, &h->mu, hf__local_us() + AGAIN_US);
+    }
+}
+
+static void *helper(void *arg)
+{
+    hf *h = arg;
+    pthread_mutex_lock(&h->mu);
+    release_rest(h->release_all);
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+/* Releases all locks. Returns 1: the store doesn't answer. Under the mutex, dropped. */
+static int release_all(hf *h)
+{
+    struct hf_release_all c = {.h = h, .until_us = hf__local_us() + h->port.io_timeout_ms * 1000};
+    pthread_t thread[THREADS - 1];
+    int started[THREADS - 1] = {0};
+    h->release_all = &c;
+    release_batches(&c);
+    int side_by_side = h->port.caps.threads && !h->port.caps.local;
+    for (int i = 0; side_by_side && i < THREADS - 1 && h->stats.held > (uint64_t)i + 1; i++)
+        if (hf__start_thread(h, &started[i], &thread[i], helper, NULL)) break;
+    release_rest(&c);
+    pthread_mutex_unlock(&h->mu);
+    for (int i = 0; i < THREADS - 1; i++)
+        if (started[i]) pthread_join(thread[i], NULL);
+    pthread_mutex_lock(&h->mu);
+    return c.away;
+}
+
+/* ---- the handle ---- */
 
 enum { CANCEL_AGAIN_US = 100000 };
 
@@ -32,7 +282,8 @@ void hf_close(hf *h)
     if (!hf__own(h)) return; /* the parent's; its threads and mutexes aren't here */
     pthread_mutex_lock(&h->mu);
     h->closing = HF_CLOSING_WAITS;
-    /* Again now and then, for who isn't asleep yet isn't woken; but not whenever one has ended. */
+    /* Again now and then, because a wakeup may come before its thread sleeps; but not whenever a
+       wait has ended. */
     for (int64_t at_us = 0; anybody_waits(h);) {
         if (at_us <= hf__local_us()) {
             cancel_waits(h);
@@ -43,7 +294,7 @@ void hf_close(hf *h)
     }
     /* From here on a failed release isn't tried again: the session ends anyway. */
     h->closing = HF_CLOSING_LOCKS;
-    int away = hf__release_all(h);
+    int away = release_all(h);
     h->closing = HF_CLOSING_THREADS;
     h->sessions.closed = 1;
     hf__kick_dispatcher(h);

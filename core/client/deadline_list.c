@@ -8,8 +8,7 @@
 #include "os.h"
 #include "start_threads.h"
 
-/* Later than what was told of its session, of one that was made elsewhere: it is known to a second.
- */
+/* The end of an adopted session is known to a second, so it is taken for later by so much. */
 enum { ADOPTED_US = 1000000 };
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)

@@ -31,7 +31,7 @@ int hf__dead(const char *what, hf_error *err)
     return hf_fail(err, HF_LOST, 0, "%s: this lock belongs to the parent of a fork", what);
 }
 
-/* ---- who we are ---- */
+/* ---- the party of this handle ---- */
 
 /* name=value with what would break the line apart percent-encoded. */
 static void add_field(char *to, size_t cap, const char *name, const char *value)
@@ -174,7 +174,7 @@ void hf__destroy(hf *h)
         next = l->next;
         free(l);
     }
-    hf_row_clear(&h->last_row.row);
+    free(h->last_row.row);
     hf__peers_close(h);
     free(h->table);
     free(h->safe_url);
@@ -199,7 +199,6 @@ static void begin(hf *h, struct hf_entry **table)
     pthread_mutex_init(&h->port.mu, NULL);
     pthread_mutex_init(&h->port.serial, NULL);
     hf_row_init(&h->row);
-    hf_row_init(&h->last_row.row);
     hf__thread_condition(&h->changed);
     hf__thread_condition(&h->dispatcher_cond);
     hf__thread_condition(&h->renewer_cond);
@@ -224,7 +223,7 @@ static void take_port(hf *h, const struct hf_port *port)
     h->port.io_timeout_ms = port->io_timeout_ms;
 }
 
-/* Of those that reopen a handle. A child whose parent was at it has a new one. */
+/* Held while a handle is reopened. A child has a new one: its parent's may have been held. */
 static pthread_mutex_t reopening = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
@@ -266,8 +265,8 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
 /* ---- after a fork ---- */
 
 /* Of the parent's handle nothing is used or freed: its mutexes may be locked by threads that don't
-   exist here, and its connections are the parent's, to whose server the child mustn't say a word.
-   The parent's locks and waits go on pointing to what was theirs. */
+   exist here, and its connections are the parent's, to whose server the child mustn't send
+   anything. The parent's locks and waits go on pointing to what was theirs. */
 static int reopen(hf *h, const char *what, hf_error *err)
 {
     struct hf_port port = {0};
@@ -337,7 +336,7 @@ const char *hf_store_url(const hf *h) { return h->safe_url; }
 
 int hf_session_fd(const hf *h)
 {
-    /* No handle is const, but for those who ask. */
+    /* The handle is const to the caller only. */
     if (hf__alive((hf *)(uintptr_t)h, "session", NULL)) return -1;
     const hf_liveness_ops *of = h->port.caps.liveness;
     if (!of || !of->session_fd) return -1;

@@ -2,8 +2,8 @@
  * handle.h - the inside of a store handle, shared by the files of the core.
  *
  * One mutex (hf.mu) protects everything below except where said. Requests to a store that may block
- * are never made under it; those to an instant store are on the fast path, where a take that would
- * have to wait for a disk isn't done (HF_PARTY_AT_ONCE). What must outlive an unlocked stretch is
+ * are never made under it; those to a local store are on the fast path, where an acquire that would
+ * have to wait for a disk is refused (HF_PARTY_AT_ONCE). What must outlive an unlocked stretch is
  * pinned (pins, refs).
  *
  * Threads of a handle, each started when first needed:
@@ -11,8 +11,8 @@
  *   expiry monitor   sees leases run out and other sessions die; never talks to a store that may
  *                    block
  *   renewer          says which leases are to be renewed; renews where the store answers at once
- *   renewal workers  (a few: renewals.h) renew leases
- *   keepers          (a few: keepers.h) keep sessions
+ *   renewal workers  (a few: renewer.c) renew leases
+ *   keepers          (a few: keepers.c) keep sessions
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
@@ -21,7 +21,6 @@
 #include "bytes.h"
 #include "cas_loop.h"
 #include "deadlines.h"
-#include "kept_row.h"
 #include "os.h"
 #include "peers.h"
 #include "renewal_queue.h"
@@ -34,6 +33,8 @@
 #define HF_CLAIM_MS         1000
 #define HF_POLL_MS          250
 #define HF_IO_TIMEOUT_MS    5000
+
+struct hf_known_row; /* one block of memory: known_row.h */
 
 /* Between two looks of a waiter that nothing wakes. */
 static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
@@ -60,7 +61,7 @@ struct hf_entry {
     struct hf_entry *flushed_next; /* of the keys whose subscription is being changed */
     uint8_t changed;               /* its subscription is to be changed: it is in hf.changed_keys */
     uint8_t subscribed;            /* the driver knows of it */
-    /* So that others get in between (yield.c). */
+    /* So that others get in between (hf__yields_first). */
     /* Local clock: when this handle last wrote the row and left no other party in it; 0: others
        are in it. */
     int64_t wrote_us;
@@ -96,7 +97,7 @@ struct hf_lock {
     int lost_fd; /* -1: none */
     /* At first INT64_MAX: never. */
     int64_t renew_at_us; /* local */
-    int64_t ask_at_us;   /* local: when to ask whether somebody broke it */
+    int64_t ask_at_us;   /* local: when to ask whether it was broken */
     /* At first 0. */
     int64_t hold_until_us;              /* local; 0: none */
     int64_t granted_at_us;              /* local: not before it was granted; with at_least_ms */
@@ -115,7 +116,7 @@ struct hf_lock {
                          tries again */
     uint8_t lost_by;         /* enum hf_lost_by, of one that is lost */
     uint8_t busy;            /* a request for it is under way */
-    uint8_t named;           /* its id is its caller's, who may ask again */
+    uint8_t named;           /* the caller chose its id, and may ask again */
     /* Its own. */
     unsigned forks; /* hf__forks of the process that has it */
     uint8_t plain;  /* at `rev` the row held this grant and nothing else */
@@ -126,8 +127,8 @@ struct hf_lock {
     /* Of a grant that ends by time, or is renewed; else all of it is zero. */
     struct hf_deadline watch;     /* of hf.watched: when the expiry monitor is to look at it */
     struct hf_deadline renewal;   /* of one of the queues of hf.renewals */
-    struct hf_kept_row *row;      /* the row at row->rev as this handle left it; NULL: not kept */
-    struct hf_kept_row *sent;     /* a renewal that wasn't answered: to be sent again as it is */
+    struct hf_known_row *row;     /* the row at row->rev as this handle left it; NULL: not kept */
+    struct hf_known_row *sent;    /* a renewal that wasn't answered: to be sent again as it is */
     uint64_t sent_seen;           /* for which rev it was made */
     int64_t before_us;            /* expires_us before the renewal that is under way */
     struct hf_lock *renewed_with; /* the next one that the same write renews */
@@ -163,19 +164,19 @@ struct hf_wait {
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, maybe_in_row;
-    uint8_t named;                    /* its id is the caller's, who may ask it again */
+    uint8_t named;                    /* the caller chose its id, and may ask again */
     uint8_t granted;                  /* the store said once that it holds */
     uint8_t unclaimed;                /* its claim is left to the renewer */
     uint8_t lost_reply, lost_acquire; /* of a write; of an acquire, which may land at any time */
-    uint8_t cancel;                   /* somebody wants it to end (atomic) */
+    uint8_t cancel;                   /* it is to end (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
     uint8_t subscribed;               /* and the store notifies it of changes of its key */
-    uint8_t notified;                 /* something may have come: see look_queue.h */
-    uint8_t looking; /* the dispatcher looks for it: it is planned when that is over */
-    uint8_t alone;   /* it doesn't wait for those ahead: they missed an end that it saw (atomic) */
+    uint8_t notified;                 /* something may have come: see hf__notify */
+    uint8_t looking;       /* the dispatcher looks for it: it is planned when that is over */
+    uint8_t alone;         /* no stagger: the waits ahead missed an end that it saw (atomic) */
     uint8_t callback_done; /* (atomic) */
-    /* Times in a row: by conflicts with who stands before others in line; by those with somebody in
-       a hurry; since there was no room in the queue. */
+    /* Times in a row: conflicts while others were queued; conflicts while no wait was queued (one
+       handle in a loop); refusals because the queue was full. */
     uint8_t refused, overtaken, full;
     uint32_t pins;
     int code;
@@ -222,13 +223,13 @@ struct hf {
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
-    } told; /* what the store said last of a session's end, for those who look */
+    } told; /* what the store said last of a session's end */
 
     struct {
         const struct hf_entry *e; /* NULL: there is none */
         int64_t us;               /* local: since when */
-        hf_row row;
-    } last_row; /* as this handle left it when it gave a key on: see last_row.h */
+        struct hf_known_row *row;
+    } last_row; /* the last-row cache */
 
     struct hf_wait *at_store; /* waits that are first in their line */
     uint32_t n_at_store;

@@ -44,7 +44,6 @@ void hf__session_ends_sooner(hf *h, const struct hf_session *s)
     hf__each_lock(h, look_sooner, (void *)(uintptr_t)s);
 }
 
-/* The store says that a session which this wait wrote with is dead. Under the mutex, dropped. */
 void hf__recheck_sessions(hf *h, struct hf_wait *w)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};
@@ -58,8 +57,6 @@ void hf__recheck_sessions(hf *h, struct hf_wait *w)
 
 /* ---- the renewal of a hold ---- */
 
-/* For a hold that is released but kept taken for what is left of at_least_ms: one of its own, that
-   nobody keeps. None if that is over. Under the mutex, dropped. */
 int hf__session_for_rest(hf_lock *l, struct hf_session **ret, hf_error *err)
 {
     int64_t left_ms = (int64_t)l->at_least_ms - (hf__local_us() - l->granted_at_us) / 1000;
@@ -121,8 +118,6 @@ static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
     return 0;
 }
 
-/* The renewal of such a hold: the session that it should have, and a look whether it is still
-   there. Under the mutex, dropped; the lock is seized. */
 int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err)
 {
     hf *h = l->h;

@@ -15,8 +15,8 @@ void hf__session_ends_sooner(hf *h, const struct hf_session *s);
 
 /* The store says that a session which this wait wrote with is dead. The mutex is dropped. */
 void hf__recheck_sessions(hf *h, struct hf_wait *w);
-/* For a hold that is released but kept taken for what is left of at_least_ms: one of its own, that
-   nobody keeps. None if that is over. The mutex is dropped. */
+/* For a hold that is released but kept taken for what is left of at_least_ms: a session of its own,
+   which isn't kept alive. None if that time is over. The mutex is dropped. */
 int hf__session_for_rest(hf_lock *lock, struct hf_session **ret, hf_error *err);
 /* The renewal of such a hold: the session that it should have, and a look whether it is still
    there. The mutex is dropped; the lock is seized. */

@@ -1,6 +1,6 @@
 /*
  * lock.c - the grant: how a handle makes one, and what it says of itself. How it ends: release.c,
- * once_finish.c; how it is renewed: renew.c.
+ * lost.c; how it is renewed: renew.c.
  */
 #include "lock.h"
 
@@ -8,6 +8,7 @@
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
+#include "known_row.h"
 #include "lost.h"
 #include "os.h"
 #include "renewal_queue.h"
@@ -54,8 +55,8 @@ void hf__lock_free(hf_lock *l)
 
 /* ---- the grant ---- */
 
-/* Does the row hold this grant and nothing else? A later grant's token is something else: who
-   writes the row without looking must not take it back. Rev 0: the rest of it isn't known. */
+/* Does the row hold this grant and nothing else? A later grant's token is something else: a
+   blind write must not take it back. Rev 0: the rest of it isn't known. */
 static uint8_t is_plain(const hf_row *row, uint64_t token)
 {
     return row->rev && row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
@@ -114,7 +115,7 @@ HF_COLD int hf__lock_more(hf *h)
 }
 
 /* The row as it is now stored, for the next renewal, which then needs no read. Not where the store
-   changes it in place, nor where a read says more than the row (who is dead). */
+   changes it in place, nor where a read says more than the row (which parties are dead). */
 static void keep_row(hf_lock *l, const hf_row *row)
 {
     if (l->h->port.caps.local || l->h->port.caps.sessions) return;
@@ -139,7 +140,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
     if (w) l->named = w->named;
-    /* The claim is to be made soon. Not at once: who gives it back before spares the store it. */
+    /* The claim is made soon, but not at once: an earlier release spares the store that write. */
     l->claims = w && w->unclaimed;
     if (l->claims) hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
     if (l->claims || p->lease_ms || l->hold_until_us) hf__set_deadline(l);
@@ -186,6 +187,48 @@ void hf__note_row(hf_lock *l, const hf_row *row)
     if (l->renew_at_us != INT64_MAX) keep_row(l, row);
 }
 
+/* ---- one event of a grant at the store, by one thread at a time ---- */
+
+void hf__seize(hf_lock *l)
+{
+    hf *h = l->h;
+    while (l->busy || (l->telling && !pthread_equal(l->teller, pthread_self())))
+        pthread_cond_wait(&h->changed, &h->mu);
+    l->busy = 1;
+}
+
+void hf__let_go(hf_lock *l)
+{
+    l->busy = 0;
+    hf__kick_renewer(l);                   /* which passed over it */
+    if (l->watch.nth) hf__set_deadline(l); /* as did the expiry monitor */
+    pthread_cond_broadcast(&l->h->changed);
+}
+
+int hf__over_already(const hf_lock *l)
+{
+    if (l->session && !l->session->adopted && hf__local_us() >= hf__session_until(l)) return 1;
+    return l->lost && l->lost_by != HF_BY_MAX_HOLD;
+}
+
+int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct hf_outcome *out,
+                   hf_error *err)
+{
+    hf *h = l->h;
+    int64_t io_ms = h->port.io_timeout_ms;
+    /* One that doesn't answer must not keep the others from being renewed. */
+    if (ev->kind == HF_EV_RENEW && l->lease_ms && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
+    /* One that is over needn't be given back: asked once, as a courtesy to the next one. */
+    if (ev->kind == HF_EV_RELEASE && hf__over_already(l)) io_ms = 0;
+    int64_t until = hf__local_us() + io_ms * 1000;
+    ev->token = l->token;
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__cas_loop(&h->port, &l->e->key, ev, row, known, until, out, err);
+    if (!rc) hf__watch_claim(h, l->e, row);
+    pthread_mutex_lock(&h->mu);
+    return rc;
+}
+
 /* ---- belief ---- */
 
 int64_t hf_left_ms(const hf_lock *lock)
@@ -199,7 +242,7 @@ int64_t hf_left_ms(const hf_lock *lock)
     if (lock->hold_until_us) cap = (lock->hold_until_us - now) / 1000;
     if (lock->lost) left = 0;
     /* What has been said to be over stays over, although a reply that tells better may be here the
-       next moment. (No lock is const, but for those who ask.) */
+       next moment. (The lock is const to the caller only.) */
     if ((left <= 0 || cap <= 0) && !(lock->session && lock->session->adopted))
         hf__mark_lost((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_MAX_HOLD : HF_BY_TIME);
     left = hf__min64(left, cap);

@@ -1,19 +1,26 @@
 /*
- * lost.c - a grant that is over before its holder gave it back: how the holder is told.
+ * lost.c - a grant that is over before its holder gave it back: it is marked, its holder is told,
+ * and why. See lost.h.
  */
 #include "lost.h"
 
+#include "belief.h"
 #include "deadline_list.h"
 #include "handle.h"
+#include "kept_error.h"
 #include "os.h"
-#include "reason.h"
 #include "renewal_queue.h"
 #include "start_threads.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Under the mutex. The callback is called by the expiry monitor. */
+/* ---- it is lost, and its holder is told ---- */
+
 void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
 {
     if (l->lost) return;
@@ -21,10 +28,8 @@ void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
     l->lost = 1;
     l->lost_by = (uint8_t)by;
     if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) hf__note_no_answer(l);
-    if (!l->pending_release)
-        hf__renew_at(
-            l,
-            INT64_MAX); /* a pending release stays in the queue: what repeats it frees the lock */
+    /* A pending release stays in the queue: what repeats it frees the lock. */
+    if (!l->pending_release) hf__renew_at(l, INT64_MAX);
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
     (void)n; /* a full eventfd is readable too */
@@ -37,7 +42,6 @@ void hf__mark_expired(hf_lock *l)
     hf__mark_lost(l, capped ? HF_BY_MAX_HOLD : HF_BY_TIME);
 }
 
-/* Calls the callback of a lost lock that has one, once, without the mutex. */
 void hf__run_on_lost(hf_lock *l)
 {
     hf *h = l->h;
@@ -62,7 +66,7 @@ int hf_lost_fd(hf_lock *l)
     hf *h = l->h;
     if (hf__held_here(l, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
-    if (!l->lost && hf__need_monitor(h, NULL)) { /* nobody would ever make it readable */
+    if (!l->lost && hf__need_monitor(h, NULL)) { /* it would never become readable */
         pthread_mutex_unlock(&h->mu);
         return -1;
     }
@@ -92,6 +96,140 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
         l->ask_at_us = 0;
         hf__set_deadline(l);
         hf__kick_monitor(h, 0);
+    }
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+/* ---- why ---- */
+
+void hf__note_no_answer(hf_lock *l)
+{
+    hf_error why;
+    if (hf__cause(l)) return;
+    hf_fail(&why, HF_UNAVAILABLE, 0, "the store didn't answer");
+    hf__error_keep(&l->why, &why);
+}
+
+/* "5 s", "1.5 s" */
+static const char *seconds(int64_t ms, char *to, size_t cap)
+{
+    ms = (ms + 99) / 100 * 100;
+    if (ms % 1000 && ms < 10000)
+        snprintf(to, cap, "%lld.%lld s", (long long)(ms / 1000), (long long)(ms % 1000 / 100));
+    else
+        snprintf(to, cap, "%lld s", (long long)((ms + 999) / 1000));
+    return to;
+}
+
+const hf_error *hf__cause(const hf_lock *l)
+{
+    if (l->why) return l->why;
+    if (l->session && l->session->why) return l->session->why;
+    return l->pending_session ? l->pending_session->why : NULL;
+}
+
+/* Is it over by time, noticed or not? */
+static int ran_out(const hf_lock *l)
+{
+    return l->lost ? l->lost_by == HF_BY_TIME : hf__time_is_over(l);
+}
+
+int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && hf__cause(l); }
+
+int hf__lost_error(const hf_lock *l, const char *what, hf_error *err)
+{
+    const hf_error *why = hf__cause(l);
+    unsigned long long token = l->token;
+    char lease[32];
+    if (l->lost_by == HF_BY_MAX_HOLD ||
+        (!l->lost && l->hold_until_us && hf__local_us() >= l->hold_until_us))
+        return hf_fail(err, HF_LOST, ETIME,
+                       "%s '%s': the grant %llu has been held for as long as max_hold_ms allows",
+                       what, l->e->text, token);
+    if (ran_out(l) && l->claims)
+        return hf_fail(err, HF_LOST, 0,
+                       "%s '%s': the grant %llu is over: it was handed over, and its claim timeout "
+                       "ran out before the claim was stored%s%s",
+                       what, l->e->text, token, why ? ": " : "", why ? why->text : "");
+    if (ran_out(l) && why)
+        return hf_fail(
+            err, HF_LOST, why->sys,
+            "%s '%s': the grant %llu is over: its lease (%s) ran out, as it could not be "
+            "renewed: %s",
+            what, l->e->text, token, seconds(l->lease_ms, lease, sizeof lease), why->text);
+    if (ran_out(l) && l->lease_ms)
+        return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over: its lease (%s) ran out",
+                       what, l->e->text, token, seconds(l->lease_ms, lease, sizeof lease));
+    if (l->lost && why && why->code == HF_CORRUPT)
+        return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over: %s", what, l->e->text,
+                       token, why->text);
+    return hf_fail(err, HF_LOST, 0,
+                   "%s '%s': the grant %llu is over: it was released or broken, or its lease ran "
+                   "out",
+                   what, l->e->text, token);
+}
+
+/* What the store may do with a grant that it wasn't made to give back. */
+static void until_when(const hf_lock *l, char *to, size_t cap)
+{
+    char lease[32];
+    int64_t left_ms = -1;
+    if (l->expires_us) left_ms = (l->expires_us - hf__port_now(&l->h->port).lo_us + 999) / 1000;
+    if (l->session) left_ms = (l->session->lives_until_us - hf__local_us() + 999) / 1000;
+    if (l->at_least_ms && !l->expires_us && !l->session)
+        snprintf(to, cap, "the lock may stay held");
+    else if ((l->expires_us || l->session) && left_ms <= 0)
+        /* A renewal that wasn't answered may have been made. */
+        snprintf(to, cap, "%s",
+                 l->unanswered || (l->session && l->session->mute)
+                     ? "the lock may stay held until its lease ends"
+                     : "its lease has ended");
+    else if (l->expires_us || l->session)
+        snprintf(to, cap, "the lock may stay held until its lease ends (%s)",
+                 seconds(left_ms, lease, sizeof lease));
+    else
+        snprintf(to, cap, "the lock may stay held until this process ends");
+}
+
+/* The error becomes "WHAT 'KEY': as it was; STATE". A long cause is cut, not the state. */
+static void add_state(const hf_lock *l, const char *what, const char *state, hf_error *err)
+{
+    char why[HF_TEXT_CAP];
+    memcpy(why, err->text, sizeof why);
+    size_t used = strlen(what) + strlen(l->e->text) + strlen(state) + 8;
+    int most = used < sizeof err->text ? (int)(sizeof err->text - used) : 0;
+    hf_fail(err, err->code, err->sys, "%s '%s': %.*s; %s", what, l->e->text, most, why, state);
+}
+
+void hf__may_stay(const hf_lock *l, const char *what, hf_error *err)
+{
+    char until[96];
+    if (!err) return;
+    until_when(l, until, sizeof until);
+    add_state(l, what, until, err);
+}
+
+void hf__not_marked(const hf_lock *l, hf_error *err)
+{
+    if (!err) return;
+    add_state(l, "once",
+              err->code == HF_UNKNOWN ? "the event may not be marked as done, and may run again"
+                                      : "the event isn't marked as done, and may run again",
+              err);
+}
+
+int hf_lost_reason(const hf_lock *lock, hf_error *err)
+{
+    hf *h = lock->h;
+    int rc = hf__held_here(lock, "hold", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    const hf_error *why = lock->lost ? hf__cause(lock) : NULL;
+    if (lock->lost) rc = hf__lost_error(lock, "hold", err);
+    if (why && why->code == HF_CORRUPT) {
+        rc = HF_CORRUPT;
+        if (err) err->code = rc;
     }
     pthread_mutex_unlock(&h->mu);
     return rc;

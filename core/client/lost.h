@@ -1,5 +1,10 @@
 /*
- * lost.h - a grant that is over before its holder gave it back.
+ * lost.h - a grant that is over before its holder gave it back: how its holder is told, and why.
+ * Under the mutex.
+ *
+ * A renewal that fails is sent again until the lease has run out. Of all these failures the first
+ * one since the last success is the cause, which is kept when it happens; the later ones are mostly
+ * its consequences.
  */
 #ifndef HF_LOST_H
 #define HF_LOST_H
@@ -11,9 +16,25 @@ enum hf_lost_by {
     HF_BY_MAX_HOLD, /* max_hold_ms; the store still has it as ours */
     HF_BY_STORE     /* the store says so */
 };
+/* Makes hf_lost_fd readable, stops the renewal, and leaves the callback to the expiry monitor. */
 void hf__mark_lost(hf_lock *lock, enum hf_lost_by by);
 /* Its holder can't go on believing (hf__perhaps_held): it is lost. */
 void hf__mark_expired(hf_lock *lock);
+/* Calls the callback of a lost lock that has one, once. The mutex is dropped. */
 void hf__run_on_lost(hf_lock *lock);
+
+/* A request for the lock is under way, and hasn't been answered. */
+void hf__note_no_answer(hf_lock *lock);
+/* The cause that the lock, or else its session, keeps. NULL: none. */
+const hf_error *hf__cause(const hf_lock *lock);
+/* Returns 1 if the lease ran out because the store didn't answer renewals. The grant is then over
+   at the store, too, and a release would only take time. */
+int hf__unanswered(const hf_lock *lock);
+/* HF_LOST, with what is known of the cause. */
+int hf__lost_error(const hf_lock *lock, const char *what, hf_error *err);
+/* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
+   stay held; to that of an event's end: what became of the event. */
+void hf__may_stay(const hf_lock *lock, const char *what, hf_error *err);
+void hf__not_marked(const hf_lock *lock, hf_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * release.c - a holder gives its grant back. See release.h.
+ * release.c - a holder gives its grant back, or marks its event as done. See release.h.
  *
  * give_back tries these in turn, and frees the lock:
  * 1. release_instantly, on local stores: one blind write under the mutex, if the row held this
@@ -15,17 +15,17 @@
 #include "deadline_list.h"
 #include "handle.h"
 #include "held_sessions.h"
-#include "last_row.h"
+#include "key.h"
+#include "known_row.h"
 #include "lock.h"
-#include "lock_event.h"
 #include "lost.h"
 #include "os.h"
-#include "reason.h"
 #include "renewal_queue.h"
 #include "session.h"
 #include "start_threads.h"
 #include "wait_schedule.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -34,7 +34,7 @@ enum {
         3000000 /* so far the clocks of others may be behind, where no lease has a time */
 };
 
-/* Of a grant that nobody else has anything to do with: the row that is left of it, at `rev`. */
+/* Makes the free row, at `rev`, that a plain grant leaves: one without other parties. */
 static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
 {
     row->n_holders = row->n_queue = 0;
@@ -44,7 +44,7 @@ static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
     memset(row->last_id, 0, sizeof row->last_id);
 }
 
-/* Such a grant released by one blind write, where that takes no time. HF_CONFLICT: it isn't. */
+/* Releases a plain grant by one blind write, on local stores. HF_CONFLICT: it wasn't released. */
 static int release_instantly(hf_lock *l)
 {
     hf *h = l->h;
@@ -57,20 +57,20 @@ static int release_instantly(hf_lock *l)
     return port->drv->replace(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
 }
 
-/* The same where it may take time. HF_CONFLICT: if *ret_known, *cur is there. HF_UNKNOWN: it may
-   have been done. */
+/* The same where the store may block. HF_CONFLICT: it wasn't; if *ret_known, *cur is the row.
+   HF_UNKNOWN: it may have been. */
 static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
     struct hf_port *port = &h->port;
     hf_row row;
     if (!l->plain || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
-    /* Somebody has come to wait, as is known. */
-    *ret_known = hf__last_row_notified(h, l->e, l->token, l->rev + 1, cur);
+    /* A notification has brought the row with a waiter. */
+    *ret_known = hf__notified_row(l, l->rev + 1, cur);
     if (*ret_known) return HF_CONFLICT;
     hf_row_init(&row);
     leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
-    memcpy(row.last_id, l->id, sizeof row.last_id); /* the take may have been sent twice */
+    memcpy(row.last_id, l->id, sizeof row.last_id); /* the acquire may have been sent twice */
     l->busy = l->releasing = 1;
     hf__yield_due(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
@@ -93,11 +93,11 @@ static enum belief belief(const hf_lock *l)
 }
 
 /*
- * The store has the grant no more. Revs and tokens are times of the store's clock, and who removes
- * a grant that is over writes a rev that isn't before its end. A row that was written before that
- * end, or an exclusive grant's row that names a token from before it, tells of a break. Of a
- * session's end nothing is told (expires_us is 0).
- * Returns 1: the grant ended by time, as far as is known.
+ * The store has the grant no more. Revs and tokens are times of the store's clock, and a client
+ * that removes a grant that is over writes a rev that isn't before its end. A row that was written
+ * before that end, or an exclusive grant's row that names a token from before it, tells of a break.
+ * Of a session's end nothing is told (expires_us is 0). Returns 1: the grant ended by time, as far
+ * as is known.
  */
 static int ended_by_time(const hf_lock *l, const hf_row *row)
 {
@@ -128,10 +128,10 @@ static int release_by_step(hf_lock *l, int maybe_done, enum belief believed, hf_
     if (l->at_least_ms && l->session && hf__believed(l)) rc = hf__session_for_rest(l, &keeper, err);
     if (rc) return rc;
     if (keeper) ev.session = keeper->id;
-    if (!known && !maybe_done) known = hf__last_row_notified(l->h, l->e, l->token, l->rev, row);
+    if (!known && !maybe_done) known = hf__notified_row(l, l->rev, row);
     if (!l->h->port.caps.local) hf__yield_due(&l->h->port, l->e, hf__local_us());
     rc = hf__lock_event(l, &ev, row, known, &out, err);
-    /* Others who hold it or wait for it have got in. */
+    /* 0: other holders or waiters have got in. */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
     if (!rc) hf__last_row_keep(l->h, l->e, row);
     if (keeper) {
@@ -171,7 +171,7 @@ static void keep_trying(hf_lock *l)
 /* Every release but the most frequent one. `rc` is the result of release_instantly. */
 static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_error *err)
 {
-    hf_row row; /* as it is if somebody has changed it */
+    hf_row row; /* as it is, if another client has changed it */
     int known = 0;
     hf_row_init(&row);
     if (rc == HF_CONFLICT) rc = release_blindly(l, &row, &known);
@@ -222,4 +222,72 @@ void hf_release_scope(hf_lock **lock)
 {
     hf_release(*lock, NULL);
     *lock = NULL;
+}
+
+/* ---- the end of an event ---- */
+
+/* Nothing is marked, and the lock is released. Returns HF_INVALID. */
+static int refuse(hf_lock *l, const char *why, hf_error *err)
+{
+    char key[HF_KEY_CAP];
+    snprintf(key, sizeof key, "%s", l->e->text);
+    int rc = hf_release(l, NULL);
+    return hf_fail(err, HF_INVALID, 0, "once '%s': %s; the event is not marked as done, and %s",
+                   key, why,
+                   !rc             ? "its lock is released"
+                   : rc == HF_LOST ? "its lock was over before"
+                                   : "its lock may stay held until its lease ends");
+}
+
+int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_outcome out;
+    hf_row row;
+    int rc = hf__held_here(l, "once", err);
+    if (rc) return rc;
+    struct hf_event ev = {.kind = HF_EV_FINISH, .result = result ? result : ""};
+    ev.result_len = strlen(ev.result);
+    /* Told what it can be told: an event that ran must not run again for its text. */
+    char text[HF_RESULT_CAP];
+    if (ev.result_len >= HF_RESULT_CAP) {
+        ev.result_len = HF_RESULT_CAP - 1;
+        while (ev.result_len && (ev.result[ev.result_len] & 0xc0) == 0x80) ev.result_len--;
+    }
+    memcpy(text, ev.result, ev.result_len);
+    text[ev.result_len] = 0;
+    hf__clean_utf8(text);
+    ev.result = text;
+    const char *wrong = l->mode != HF_EXCLUSIVE                ? "the hold isn't exclusive"
+                        : keep_ms != HF_FOREVER && keep_ms < 1 ? "keep_ms: must be -1 or at least 1"
+                                                               : NULL;
+    if (wrong) return refuse(l, wrong, err);
+    ev.keep_us = keep_ms == HF_FOREVER || keep_ms > INT64_MAX / 2000 ? INT64_MAX : keep_ms * 1000;
+    hf_row_init(&row);
+    pthread_mutex_lock(&h->mu);
+    l->releasing = 1;
+    hf__renew_at(l, INT64_MAX);
+    hf__seize(l);
+    int over = !hf__perhaps_held(l); /* as its holder has been told */
+    rc = over ? hf__lost_error(l, "once", err) : hf__lock_event(l, &ev, &row, 0, &out, err);
+    if (!rc && out.answer != HF_ANS_OK) rc = hf__lost_error(l, "once", err);
+    if (over || hf__unsettled(rc)) {
+        /* Not marked, as far as is known: then at least it isn't held either. */
+        if (!over) hf__not_marked(l, err);
+        hf__let_go(l);
+        pthread_mutex_unlock(&h->mu);
+        hf_row_clear(&row);
+        hf_release(l, NULL);
+        return rc;
+    }
+    if (!rc && h->port.drv->sync) {
+        pthread_mutex_unlock(&h->mu);
+        rc = hf__port_sync(&h->port, &l->e->key, err);
+        pthread_mutex_lock(&h->mu);
+    }
+    h->stats.released++;
+    hf__lock_free(l);
+    pthread_mutex_unlock(&h->mu);
+    hf_row_clear(&row);
+    return rc;
 }

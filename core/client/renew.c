@@ -1,5 +1,5 @@
 /*
- * renew.c - one grant is renewed. See renew.h; renewals.c of core/threads renews what is due.
+ * renew.c - one grant is renewed. See renew.h; renewer.c of core/threads renews what is due.
  */
 #include "renew.h"
 
@@ -8,12 +8,10 @@
 #include "handle.h"
 #include "held_sessions.h"
 #include "kept_error.h"
-#include "last_row.h"
+#include "known_row.h"
 #include "lock.h"
-#include "lock_event.h"
 #include "lost.h"
 #include "os.h"
-#include "reason.h"
 #include "start_threads.h"
 
 int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
@@ -33,10 +31,9 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     } else {
         /* A shorter lease than before may be in force although its reply is lost. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
-        int known = hf__last_row_notified(h, l->e, l->token, l->rev, &row) ||
-                    (l->row && !hf__show_row(l->row, &row));
-        hf__forget_row(
-            &l->sent); /* this write goes by the row; that one may land before it, or not */
+        int known = hf__known_row(l, &row);
+        /* This write compares the rev, so one that was sent before may land or not. */
+        hf__forget_row(&l->sent);
         rc = hf__lock_event(l, &ev, &row, known, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
         if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__set_deadline(l);

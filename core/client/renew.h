@@ -6,7 +6,7 @@
 
 #include "holdfast_driver.h"
 
-/* Renews a lock that is seized (lock_event.h). by_hand: its holder asked for it. Returns as
+/* Renews a lock that is seized (lock.h). by_hand: its holder asked for it. Returns as
    hf_renew. The mutex is dropped meanwhile. */
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
 /* The grant was renewed, with this row. */

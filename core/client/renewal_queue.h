@@ -56,7 +56,7 @@ struct hf_renewals {
 
 /* Sets when it is to be renewed; INT64_MAX: not (any more). Under the mutex, as the next ones. */
 void hf__renew_at(hf_lock *lock, int64_t at_us);
-/* Is it to be renewed, and nobody works on it? */
+/* Is it to be renewed, and no thread works on it? */
 int hf__renewable(const hf_lock *lock);
 /* Takes it out of its queue: the caller renews it, or puts it back. */
 void hf__renewal_drop(hf_lock *lock);

@@ -83,7 +83,7 @@ int hf__need_renewer(hf *h, hf_error *err)
     return hf__start_thread(h, &h->renewer_runs, &h->renewer, h->above->renewer, err);
 }
 
-/* Whoever acquires and releases in a hurry must not wake a thread each time. */
+/* An acquire and release in a loop must not wake a thread each time. */
 void hf__kick_renewer(hf_lock *l)
 {
     hf *h = l->h;

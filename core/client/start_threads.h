@@ -18,7 +18,7 @@ int hf__need_monitor(hf *h, hf_error *err);
 void hf__kick_monitor(hf *h, int64_t at_us);
 int hf__need_renewer(hf *h, hf_error *err);
 void hf__wake_renewer(hf *h);
-/* Whoever sleeps at this wakeup of the handle, or watches, returns. Needs no mutex. */
+/* A thread that sleeps at this wakeup of the handle, or watches, returns. Needs no mutex. */
 void hf__interrupt(hf *h, uint8_t wakeup);
 /* There is something to renew. */
 void hf__kick_renewer(hf_lock *lock);

@@ -6,7 +6,7 @@
 
 #include "handle.h"
 #include "held_sessions.h"
-#include "last_row.h"
+#include "known_row.h"
 #include "os.h"
 #include "session.h"
 #include "wait_state.h"

@@ -60,9 +60,9 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
     hf__look_at(w, 0);
     if (hf__find_id(row, w->party.id) >= 0) return; /* it is in the row: no newcomer */
     int64_t now = hf__local_us();
-    /* Nobody is queued: one handle acquires the key again and again. The next attempt is an acquire
-       of the driver, which needs no row. It is made soon, because that handle yields only now and
-       then (yield.c). */
+    /* No wait is queued: one handle acquires the key again and again. The next attempt is an
+       acquire of the driver, which needs no row. It is made soon, because that handle yields only
+       now and then (hf__yields_first). */
     if (!row->n_queue) {
         count(&w->overtaken);
         if (w->overtaken > CALM_TIMES) hf__look_at(w, now + about_us(PAUSE_OVERTAKEN_MS));

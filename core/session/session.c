@@ -28,7 +28,7 @@ static void lasts(struct hf_session *t, int64_t sent_us, int64_t ms)
 
 /* ---- losing, forgetting ---- */
 
-/* Of one that wasn't gone: who finds that out is alone with it (`busy`). */
+/* It wasn't gone yet: the thread that finds it out has it alone (`busy`). */
 static void lose(struct hf_sessions *s, struct hf_session *t)
 {
     t->gone = 1;
@@ -70,7 +70,7 @@ void hf__session_put(struct hf_sessions *s, struct hf_session *t)
     if (t->own || t->gone) forget(s, t);
 }
 
-/* Under the mutex, dropped: tells the store of one that nobody needs any more. */
+/* Under the mutex, dropped: ends, at the store, a session that is no longer needed. */
 static void end_one(struct hf_sessions *s)
 {
     struct hf_session *t = s->ending;
@@ -197,7 +197,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     int64_t sent_us = hf__local_us();
     int rc = hf__port_lease_keep(s->port, t->id, sent_us + patience, &ms, err);
     pthread_mutex_lock(s->mu);
-    int64_t now = hf__local_us(); /* under the mutex: who was told that it is over mustn't err */
+    int64_t now = hf__local_us(); /* under the mutex: what was said to be over stays over */
     t->busy = 0;
     t->mute = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
     pthread_cond_broadcast(s->changed);
@@ -268,7 +268,7 @@ void hf__session_begins(struct hf_sessions *s, struct hf_session *t, int64_t ask
 {
     int64_t all = safe_us(t->lease_ms);
     t->keep_at_us = INT64_MAX;
-    /* It was made for one who then had to wait. */
+    /* It was made for a request that then had to wait. */
     if (t->lives_until_us < asked_us + all - all / 16 && hf__session_keep(s, t, NULL) == HF_LOST)
         return;
     t->until_us = hf__min64(t->lives_until_us, asked_us + all);
@@ -285,7 +285,7 @@ int hf__session_kept(const struct hf_sessions *s, uint64_t session)
 void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
 {
     if (!t->users && hf__local_us() - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
-        t->left = 1; /* nobody has needed it for long: it may run out */
+        t->left = 1; /* it was unused for long: it may run out */
         forget(s, t);
         return;
     }
@@ -299,7 +299,7 @@ void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
 int64_t hf__sessions_tend(struct hf_sessions *s)
 {
     int64_t next;
-    /* One a round: those who give them up may be quicker, and what is kept mustn't wait for that.
+    /* One a round: locks may give them up faster, and what is kept mustn't wait for that.
      */
     if (s->ending) end_one(s);
 again:

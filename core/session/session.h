@@ -28,7 +28,7 @@ struct hf_sessions;
 struct hf_session {
     struct hf_session *next;
     uint64_t id;            /* the store's */
-    int64_t until_us;       /* local: so long whoever holds with it believes */
+    int64_t until_us;       /* local: so long a holder with it believes */
     int64_t lives_until_us; /* local: so long the store lets it live, at least */
     int64_t keep_at_us;     /* local; INT64_MAX: it isn't kept */
     int64_t used_at_us;     /* local: when it lost its last user */
@@ -68,7 +68,7 @@ struct hf_sessions {
     struct hf_port *port;
     pthread_mutex_t *mu;
     pthread_cond_t *changed;         /* one was made, or isn't being kept any more */
-    struct hf_session *all, *ending; /* ending: to be ended at the store, nobody's any more */
+    struct hf_session *all, *ending; /* ending: unused, to be ended at the store */
     uint32_t making;                 /* shared ones that are being made */
     int closed;                      /* nothing is kept any more */
     struct hf_keepers keepers;

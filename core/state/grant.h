@@ -1,6 +1,6 @@
 /*
- * grant.h - the row of a grant that needs no step, and what is told of it. Inline: an acquisition
- * that nobody is in the way of does little else, and what it takes is mostly the time of its
+ * grant.h - the row of a grant that needs no step, and what is told of it. Inline: an uncontended
+ * acquisition does little else, and what it takes is mostly the time of its
  * stores. Pure, as step.h.
  */
 #ifndef HF_GRANT_H
@@ -25,7 +25,7 @@ static inline void hf__copy_text(char *to, const char *from, size_t len)
     for (size_t i = 0; i <= len; i += 16) memcpy(to + i, from + i, 16);
 }
 
-/* Did its grant end last? A row that doesn't know says so by an id that nobody has. */
+/* Did its grant end last? A row that doesn't know says so by an id that no request has. */
 static inline int hf__ended_last(const hf_row *row, const uint8_t id[16])
 {
     static const uint8_t not_known[16];

@@ -228,7 +228,7 @@ void hf__row_taken(hf_row *cur, const hf_party *party)
     memset(cur->last_id, 0, sizeof cur->last_id);
 }
 
-/* Would hf__step append it, and change nothing else? One exclusive holder admits nobody, whatever
+/* Would hf__step append it, and change nothing else? One exclusive holder admits no other, whatever
    the waiters ask for. */
 static int may_append(const hf_row *row, const hf_party *party, uint32_t may_queue,
                       int64_t clock_us)

@@ -2,22 +2,22 @@
  * step.c - see step.h. The rules, in the order in which they are applied:
  *
  * R1  A holder is over when its lease has run out for certain (lo >= expires) or its session is
- *     known to be dead. What is over is removed by whoever steps the row next.
+ *     known to be dead. What is over is removed by the next step.
  * R2  A free place goes to the head of the queue, in the same write that frees it, with the short
  *     claim lease that the waiter asked for. Dead waiters are dropped on the way.
- * R3  A newcomer is granted at once only if nobody waits and the holders admit it.
+ * R3  A newcomer is granted at once only if the queue is empty and the holders admit it.
  * R4  A grant's token is the rev of the write that makes it; if one write makes several, they get
  *     consecutive numbers, of which the last is the row's rev. A row begins with the latest reading
  *     of the clock, so that it stands above one that was lost.
  * R5  Only the named grant is renewed, released, broken or finished; a renewal or a finish needs
  *     one that cannot be over yet even at the latest reading of the clock (hi < expires).
- * R6  The same request asked again changes nothing, except that a waiter which was handed the key
+ * R6  The same request asked again changes nothing, except that a waiter which was granted the key
  *     claims it (its lease becomes what it asked for), and that it goes over to the session that
  *     asks. claim_ms means something until then only: of a holder that knows that it holds it is 0.
- * R7  A grant that is kept taken after its release (ENDING) is nobody's: it only takes up its
+ * R7  A grant that is kept taken after its release (ENDING) has no holder: it only takes up its
  *     place.
  * R8  Where the store has no clock for leases (timeless) all of this holds without times: a holder
- *     is bound to a session of the length of its lease, who waits to another one, as short as a
+ *     is bound to a session of the length of its lease, a waiter to another one, as short as a
  *     claim may take. A claim goes over from this to that.
  */
 #include "step.h"
@@ -115,9 +115,9 @@ static int64_t end_of(const struct hf_event *ev, uint32_t lease_ms)
     return lease_ms && !ev->timeless ? ev->now.lo_us + (int64_t)lease_ms * 1000 : 0;
 }
 
-/* Who is handed the key isn't asked, and can't look at the clock first: of its time nothing is lost
-   to the doubts of whoever hands it over, who may be far from the store. At most twice the claim.
- */
+/* The waiter of a handover can't look at the clock first. So its claim timeout counts from the
+   latest reading (hi): nothing of it is lost if the releasing client knows the clock badly. At most
+   twice the claim timeout. */
 static int64_t claim_end_of(const struct hf_event *ev, uint32_t claim_ms)
 {
     int64_t end = end_of(ev, claim_ms), doubt = ev->now.hi_us - ev->now.lo_us;
@@ -257,8 +257,8 @@ static struct hf_outcome withdraw(struct ctx *c)
     hf_row *row = c->row;
     int64_t at = hf__find_id(row, c->ev->id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;
-    /* A hold that was taken up is somebody's: another one's with the same request, or one that this
-       request doesn't know to have (maybe_done). */
+    /* A hold that was claimed stays: it belongs to another caller with the same request id, or this
+       caller doesn't know that it holds (maybe_done). */
     if (at >= 0 && (!holds || row->party[at].flags & HF_PARTY_UNCLAIMED || c->ev->maybe_done))
         remove_party(c, (uint32_t)at);
     settle(c);
@@ -287,7 +287,7 @@ static struct hf_outcome end_grant(struct ctx *c)
         p->session = ev->session; /* not its process's: it outlives that */
         p->flags = HF_PARTY_ENDING;
         p->claim_ms = 0;
-        /* An id that nobody has: the request may be made again. */
+        /* An id that no request has: the request may be made again. */
         memset(p->id, 0xff, sizeof p->id);
         memcpy(p->id, &p->token, sizeof p->token);
         c->changed = 1;
@@ -319,7 +319,7 @@ static struct hf_outcome renew(struct ctx *c)
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
 }
 
-/* Whether somebody holds the key or not: a run that goes on may mark its event anew. */
+/* Whether the key is held or not: a run that goes on may mark its event anew. */
 static struct hf_outcome forget_mark(struct ctx *c)
 {
     hf_row *row = c->row;

@@ -18,14 +18,14 @@ struct hf_time {
 };
 
 enum hf_event_kind {
-    HF_EV_TRY,      /* grant to `party` if nobody is in the way */
-    HF_EV_ENQUEUE,  /* the same, else stand in the queue; a waiter that was handed the key claims */
+    HF_EV_TRY,     /* grant to `party` if no other party is in the way */
+    HF_EV_ENQUEUE, /* the same, else stand in the queue; a waiter that was granted the key claims */
     HF_EV_WITHDRAW, /* the request `id` is given up: waiting, handed over, or (maybe_done) granted
                      */
     HF_EV_RENEW,    /* the grant `token` lasts lease_ms from now (0: as long as its session,
                        if it has one; else as long as it did) */
     HF_EV_RELEASE,  /* the grant `token` ends; kept taken until `until_us` if that is later */
-    HF_EV_PROMOTE,  /* somebody notices: what is over ends, who is next is granted */
+    HF_EV_PROMOTE,  /* what is over ends, and the next waiter is granted */
     HF_EV_BREAK,    /* an operator ends the grant `token` */
     HF_EV_FINISH,   /* the grant `token` becomes the marker of a done event */
     HF_EV_FORGET    /* an operator removes the marker of a done event: it may run again */
@@ -34,7 +34,7 @@ enum hf_event_kind {
 struct hf_event {
     enum hf_event_kind kind;
     struct hf_time now;
-    const hf_party *party; /* TRY, ENQUEUE: who, and what it asks for */
+    const hf_party *party; /* TRY, ENQUEUE: the party, and what it asks for */
     uint8_t id[16];        /* WITHDRAW */
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
@@ -60,7 +60,7 @@ struct hf_event {
 };
 
 enum hf_answer {
-    HF_ANS_GRANTED, /* the request holds from now on (granted, or claimed what it was handed) */
+    HF_ANS_GRANTED, /* the request holds from now on (granted, or a handover was claimed) */
     HF_ANS_ALREADY, /* it holds already: same token, nothing changed for it */
     HF_ANS_QUEUED,  /* it stands in the queue, at `place` (0: head) */
     HF_ANS_BUSY,    /* not now */
@@ -87,7 +87,7 @@ struct hf_outcome hf__step(hf_row *row, const struct hf_event *event);
 /* Has this holder's grant ended for certain, as a contender must see it? */
 int hf__party_over(const hf_party *party, const struct hf_event *event);
 
-/* May it be deleted: free, nobody waits, no marker in force, untouched for idle_us. */
+/* May it be deleted: free, no waiter, no marker in force, untouched for idle_us. */
 int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us);
 
 /* Is the done marker in force? */

@@ -1,6 +1,6 @@
 /*
  * validity.h - is a grant in force, by what is known of the store's clock? The one place that says
- * so, for the step, for holders and for whoever looks. Pure.
+ * so, for the step, for holders and for other clients. Pure.
  */
 #ifndef HF_VALIDITY_H
 #define HF_VALIDITY_H
@@ -9,9 +9,9 @@
 
 enum hf_validity {
     HF_GRANT_HELD,    /* certainly: only now may its holder believe in it */
-    HF_GRANT_UNKNOWN, /* its holder has to stop, and nobody may take the key yet */
+    HF_GRANT_UNKNOWN, /* its holder has to stop, and no other client may take the key yet */
     HF_GRANT_OVER,    /* certainly: only now may the key be another's */
-    HF_GRANT_ENDING   /* it was released; the key stays taken for a while, and is nobody's */
+    HF_GRANT_ENDING   /* it was released; the key stays taken for a while, without a holder */
 };
 
 /* Of a grant that ends at expires_us (0: it doesn't end by time). */

@@ -35,9 +35,9 @@ static int probe(struct hf_port *port, const hf_party *p, struct dead *dead)
 }
 
 /*
- * Asks who is dead among those that matter for the event: the holders in the way of a newcomer or
- * of a waiter, the one just in front of a waiter, and whoever is next in the queue, so that nothing
- * is handed to the dead.
+ * Finds the dead parties among those that matter for the event: the holders in the way of a
+ * newcomer or of a waiter, the party just ahead of a waiter, and the first of the queue, so that no
+ * dead waiter is granted the key.
  */
 static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row,
                       struct dead *dead)
@@ -48,7 +48,9 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
         return;
     }
     if (!port->caps.liveness) return;
-    /* Also of who gives up: the others leave it to the head to notice, and it may be the head. */
+    /* Also for a request that is given up: it may be the first waiter, to which the others leave
+     * this.
+     */
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE || ev->kind == HF_EV_PROMOTE ||
         ev->kind == HF_EV_WITHDRAW)
         for (uint32_t i = 0; i < row->n_holders; i++) probe(port, &row->party[i], dead);
@@ -137,8 +139,8 @@ struct in_place {
     int stepped;
 };
 
-/* Under the store's lock. Who is dead isn't asked there: that takes system calls, and others come
-   for what they were handed. */
+/* Under the store's lock. Deaths aren't asked for there: that takes system calls, while other
+   clients want to claim what they were granted. */
 static int step_in_place(void *arg, hf_row *row)
 {
     struct in_place *p = arg;
@@ -213,12 +215,12 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         if (rc != HF_CONFLICT || ev->as_seen) return rc;
         conflicts++;
         if (port->caps.local) continue;
-        /* Others write faster than this one does: what it does about it, it knows (wait_look.c). */
+        /* Other clients write faster than this one: the wait decides what to do (wait_look.c). */
         if (only_wants(ev, row) && conflicts > calm) return mine ? HF_UNKNOWN : HF_CONFLICT;
-        /* Who holds, was handed it or stands in line must get through. */
+        /* A holder, and a party in the queue, must get through. */
         int must = ev->kind != HF_EV_TRY;
         if (conflicts <= (must ? MUST_CONFLICTS : TRY_CONFLICTS)) continue;
-        /* Who asks for a key can do without it; what has to be given back can't. */
+        /* A request for a key can fail; a release has to get through. */
         if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
         hf__pause(PAUSE_CONFLICT_US);
         rc = read_row(port, key, row, until_us, err); /* what is that old has been overtaken */
@@ -233,8 +235,8 @@ static int updates(const struct hf_port *port)
     return port->caps.local && port->caps.local->update;
 }
 
-/* Was it handed to the dead; or is there a free place, perhaps, that was handed to nobody, for the
-   head of the line is dead, or a holder is, which the others leave to the head to notice? */
+/* Was the key granted to a dead waiter? Or may there be a free place that was granted to no waiter,
+   because the first waiter is dead, or a holder is (which other waiters leave to the first one)? */
 static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row)
 {
     int handed = 0, gives_up = ev->kind == HF_EV_WITHDRAW;
@@ -247,8 +249,8 @@ static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const
     return hf__port_dead(port, &row->party[row->n_holders]);
 }
 
-/* 1: a step was made; 0: there was nothing to be stepped; or the error. Whoever was handed the key
-   has been woken by then; and if he is dead the next one gets it. */
+/* 1: a step was made; 0: there was nothing to be stepped; or the error. A waiter that was
+   granted the key has been woken by then; if it is dead, the next waiter is granted it. */
 static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                   struct hf_event *ev, hf_row *row, struct hf_outcome *out, hf_error *err)
 {
@@ -264,7 +266,7 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     if (ev->maybe_done) own_effect(ev, row, 0, out);
     if (!(out->changed || ev->kind == HF_EV_WITHDRAW) || !waits_for_dead(port, ev, row)) return 1;
     hf_row_init(&next);
-    /* If that fails, those who wait notice it: what was asked for is done. */
+    /* If that fails, the waiters notice it: what was asked for is done. */
     cas_loop(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
     hf_row_clear(&next);
     return 1;
@@ -282,7 +284,7 @@ int hf__cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev
 {
     hf_row next;
     int rc;
-    /* But who asks for a key, or wants it passed on, has to know first who is dead. */
+    /* A request for a key, and a promotion, have to know first which parties are dead. */
     if (!known && updates(port) && !ev->party && ev->kind != HF_EV_PROMOTE) {
         rc = update(port, key, step_in_place, ev, row, out, err);
         return rc < 0 ? rc : 0; /* such a store has waited itself for as long as it may */

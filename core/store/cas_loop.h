@@ -22,7 +22,7 @@
  *   0            *out is the answer.
  *   HF_UNKNOWN   the write may have landed, or may still land.
  *   HF_CONFLICT  TRY and ENQUEUE only: others always wrote first, until then; of a newcomer, a few
- *                times. plan.c says when to ask again.
+ *                times. wait_schedule.c says when to ask again.
  *   HF_UNBOUND   stores with hf_session_ops, TRY and ENQUEUE only: *out would be the answer, but a
  *                session is needed first (`party`'s for a grant, the event's for a place in the
  *                queue); `row` is what is stored.

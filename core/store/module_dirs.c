@@ -69,7 +69,7 @@ const char *hf__own_library(void)
 }
 
 /* Where this library is. 0: in a program, whose directory it is then; none if that is a set-user-id
-   one, for whoever calls it may have given it another place by a hard link. */
+   one, because its caller may have given it another place by a hard link. */
 static int own_dir(char to[HF_MODULE_PATH])
 {
     const char *library = hf__own_library();

@@ -29,7 +29,8 @@ struct hf_time hf__port_now(struct hf_port *port)
     }
     pthread_mutex_lock(&port->mu);
     struct hf_time t = hf__clock_at(&port->clock, hf__local_us());
-    /* As it was told, not carried on: revs go by it, and all who write count by what was told. */
+    /* As the store told it, not carried on: revs go by it, and all clients count by the store's
+     * value. */
     if (port->caps.sessions) t.lo_us = port->clock.lo_us;
     pthread_mutex_unlock(&port->mu);
     return t;

@@ -2,13 +2,12 @@
  * dispatcher.c - the dispatcher of a handle (see handle.h): drives the waits that no thread of the
  * caller's drives, and calls their callbacks.
  */
-#include "dispatcher.h"
+#include "threads.h"
 
 #include "acquire.h"
 #include "handle.h"
 #include "os.h"
 #include "start_threads.h"
-#include "subscriptions.h"
 #include "wait.h"
 #include "wait_look.h"
 #include "wait_schedule.h"
@@ -39,7 +38,7 @@ static void conclude(hf *h, struct hf_wait *w)
     h->callers--;
     pthread_cond_broadcast(&w->changed);
     if (h->closing) pthread_cond_broadcast(&h->changed);
-    /* The last that is done with it: pairs with is_done() of start_wait.c, which may free it. */
+    /* The last that is done with it: pairs with is_done() of acquire.c, which may free it. */
     __atomic_store_n(&w->callback_done, 1, __ATOMIC_RELEASE);
 }
 

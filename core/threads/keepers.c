@@ -1,11 +1,14 @@
 /*
- * keepers.c - see keepers.h.
+ * keepers.c - the threads that keep the sessions of a handle alive (stores with hf_session_ops).
+ *
+ * Each of them keeps one session at a time, so that a request that hangs delays no other session.
+ * The first is started with the first session, another one whenever all others are at work and
+ * there is a session that no thread keeps. The handle's mutex protects all of it.
  */
-#include "keepers.h"
-
 #include "os.h"
 #include "session.h"
 #include "thread.h"
+#include "threads.h"
 
 enum { NO_THREAD_US = 1000000 };
 

@@ -2,13 +2,9 @@
  * open.c - opening a store: a handle whose threads are those of this folder.
  */
 #include "above.h"
-#include "dispatcher.h"
-#include "expiry_monitor.h"
 #include "held_sessions.h"
-#include "keepers.h"
-#include "renewals.h"
-#include "renewer.h"
 #include "start_threads.h"
+#include "threads.h"
 
 static const struct hf_sessions_above sessions_above = {.lost = hf__session_lost,
                                                         .ends_sooner = hf__session_ends_sooner,

@@ -1,5 +1,5 @@
 /*
- * renew_batch.c - many renewals by one call of the driver (replace_many). See renewals.h.
+ * renew_batch.c - many renewals by one call of the driver (replace_many). See threads.h.
  *
  * A renewal needs the row as it is stored. Mostly it is the one that this handle wrote last
  * (hf_lock.row), or that a notification has brought; else it is asked for by a replace that every
@@ -11,16 +11,15 @@
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
-#include "last_row.h"
+#include "known_row.h"
 #include "lock.h"
-#include "lock_event.h"
 #include "lost.h"
 #include "os.h"
 #include "renew.h"
 #include "renewal.h"
 #include "renewal_queue.h"
-#include "renewals.h"
 #include "start_threads.h"
+#include "threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +61,7 @@ static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; 
 /* ---- before: under the mutex ---- */
 
 /* From here on it is this thread's alone. A shorter lease than the one in force may come into force
-   although nobody hears of it. */
+   although its reply is lost. */
 static void seize(hf_lock *l, int64_t lo_us)
 {
     int64_t end_us = lo_us + lease_us(l);
@@ -93,15 +92,14 @@ static void add_others(struct renewal *r, const struct hf_moment *now, int soon)
     }
 }
 
-static void begin(hf *h, struct renewal *r, hf_lock *l, int64_t lo_us)
+static void begin(struct renewal *r, hf_lock *l, int64_t lo_us)
 {
     hf_row_init(&r->row);
     hf_row_init(&r->next);
     r->first = l;
     r->mine = r->again = l->sent && !hf__show_row(l->sent, &r->next);
     r->seen = l->sent_seen;
-    r->reads = !r->again && !hf__last_row_notified(h, l->e, l->token, l->rev, &r->row) &&
-               !(l->row && !hf__show_row(l->row, &r->row));
+    r->reads = !r->again && !hf__known_row(l, &r->row);
     hf__forget_row(&l->sent);
     seize(l, lo_us);
 }
@@ -116,8 +114,8 @@ static int waits_for_key(hf_lock *l)
 }
 
 /* The most urgent grant of the queue; then, beside one that is due, the next that is due soon: due
-   times are spread, and few requests with many renewals each are hurt less by those that hang than
-   many with few. NULL: there is none. It is in no queue then. */
+   times are spread, and few requests with many renewals each are hurt less by requests that hang
+   than many with few. NULL: there is none. It is in no queue then. */
 static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int64_t now_us)
 {
     struct hf_renewals *r = &h->renewals;
@@ -156,7 +154,7 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
             continue;
         }
         l->e->renewing = 1;
-        begin(h, r, l, now->store.lo_us);
+        begin(r, l, now->store.lo_us);
         if (l->e->locks->next) add_others(r, now, queue == HF_RENEWALS_DUE);
         b->n++;
         least = hf__min64(least, patience(l, queue, now, trip_us));

@@ -1,14 +1,244 @@
 /*
- * renewer.c - the thread that renews what is due, ends sessions, and cancels requests late. What is
- * due is in renewals.h, session.h and deferred_cancel.h.
+ * renewer.c - the thread that renews what is due, ends sessions, and cancels requests late; and the
+ * workers that it starts, where the store may block. The queues are in renewal_queue.h;
+ * renew_batch.c makes many renewals by one request.
  */
-#include "renewer.h"
-
+#include "belief.h"
+#include "deadline_list.h"
 #include "handle.h"
+#include "lock.h"
+#include "lost.h"
 #include "os.h"
-#include "renewals.h"
+#include "release.h"
+#include "renew.h"
+#include "renewal_queue.h"
 #include "session.h"
+#include "thread.h"
+#include "threads.h"
 #include "withdraw.h"
+
+#include <stdlib.h>
+
+/* A worker more is started for a renewal that has waited for this part of its lease. */
+enum { LATE_PART = 24, NO_THREAD_US = 1000000 };
+enum { CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
+
+/* ---- the queues ---- */
+
+static enum hf_renewal_queue queue_of(const hf_lock *l)
+{
+    if (l->pending_release || l->unanswered >= HF_UNANSWERED_MOST) return HF_RENEWALS_LATE;
+    return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
+}
+
+/* When it ends, by the local clock: a pending release is urgent for the waiters of its key. */
+static int64_t ends(const hf_lock *l, int64_t now_us)
+{
+    int64_t end = INT64_MAX;
+    if (l->pending_release) return now_us;
+    if (l->session) end = hf__session_until(l);
+    return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
+}
+
+/* What is to be renewed by now goes where the workers look. */
+static void make_due(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    int64_t now = hf__local_us();
+    while (r->waiting.first && r->waiting.first->at_us <= now) {
+        hf_lock *l = HF_DEADLINE_OF(r->waiting.first, hf_lock, renewal);
+        enum hf_renewal_queue queue = queue_of(l);
+        hf__renewal_drop(l);
+        if (!hf__renewable(l)) continue; /* the thread that works on it puts it back */
+        l->renewal_due = (uint8_t)(queue + 1);
+        hf__deadline_set(&r->due[queue], &l->renewal, ends(l, now));
+    }
+}
+
+static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; }
+
+/* ---- one at a time ---- */
+
+/* The first of a queue, which is out of it then; NULL: there is none. */
+static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
+{
+    struct hf_deadlines *due = &h->renewals.due[queue];
+    while (due->first) {
+        hf_lock *l = HF_DEADLINE_OF(due->first, hf_lock, renewal);
+        hf__renewal_drop(l);
+        if (hf__renewable(l)) return l;
+    }
+    return NULL;
+}
+
+/* A refused renewal has lost the lock. One that is over isn't renewed: its holder is told. Under
+   the mutex, dropped. */
+static void renew_one(hf_lock *l)
+{
+    if (l->pending_release) {
+        hf__release(l, NULL);
+        return;
+    }
+    if (!hf__perhaps_held(l)) {
+        hf__mark_expired(l);
+        return;
+    }
+    l->busy = 1;
+    int rc = hf__renew(l, l->lease_ms, 0, NULL);
+    if (rc)
+        hf__renewal_failed(l, rc, 1);
+    else
+        l->unanswered = 0;
+    hf__let_go(l);
+}
+
+static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue)
+{
+    struct hf_deadlines *due = &h->renewals.due[queue];
+    if (!due->first) return 0;
+    const hf_lock *first = HF_DEADLINE_OF(due->first, hf_lock, renewal);
+    if (batch && !first->pending_release) {
+        uint32_t most = h->renewals.at_once;
+        if (first->unanswered && first->again_with < most) most = first->again_with;
+        return hf__renew_batch(h, batch, queue, most);
+    }
+    hf_lock *l = next_of(h, queue);
+    if (l) renew_one(l);
+    return l != NULL;
+}
+
+/* ---- the workers ---- */
+
+/* Which queue a worker looks at first. The first worker leaves to others what may hang. */
+static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] = {
+    {HF_RENEWALS_DUE, HF_RENEWALS_DUE, HF_RENEWALS_DUE},
+    {HF_RENEWALS_DUE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_LATE},
+    {HF_RENEWALS_DOUBTFUL, HF_RENEWALS_LATE, HF_RENEWALS_DUE},
+    {HF_RENEWALS_LATE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_DUE},
+};
+
+static uint32_t most_workers(const hf *h)
+{
+    if (h->port.caps.local) return 0;
+    return h->port.caps.threads ? HF_RENEWAL_WORKERS : 1;
+}
+
+static void set_cut(hf *h, struct hf_renewal_worker *w, int cut)
+{
+    h->renewals.cut += (uint32_t)cut - (uint32_t)w->cut;
+    w->cut = cut;
+}
+
+/* A new connection may take as long as a request that hangs. While other workers have one, this
+   worker makes its own without renewals that would wait for it. 1: it has tried. Under the mutex,
+   dropped. */
+static int connect_again(hf *h, struct hf_renewal_worker *w)
+{
+    struct hf_renewals *r = &h->renewals;
+    if (!w->cut || r->cut == r->workers) return 0;
+    pthread_mutex_unlock(&h->mu);
+    int64_t us = CONNECT_TRIPS * hf__port_round_trip_us(&h->port);
+    if (us < CONNECT_US) us = CONNECT_US;
+    int rc = hf__port_replace_many(&h->port, NULL, 0, hf__local_us() + us);
+    if (rc) hf__pause(CONNECT_PAUSE_US);
+    pthread_mutex_lock(&h->mu);
+    if (!rc) set_cut(h, w, 0);
+    return 1;
+}
+
+/* Does something that this worker may do. 0: there is nothing. Under the mutex, dropped. */
+static int work(hf *h, struct hf_renewal_worker *w)
+{
+    const struct hf_renewals *r = &h->renewals;
+    uint32_t nth = (uint32_t)(w - r->worker);
+    /* There are no others, nor will there be. */
+    int alone = r->workers == 1 && (most_workers(h) == 1 || r->try_at_us);
+    for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
+        int did = work_at(h, w->batch, order[alone ? 1 : nth][i]);
+        if (did && w->batch) set_cut(h, w, did == 2);
+        if (did) return 1;
+    }
+    return 0;
+}
+
+static void wait_for_work(hf *h, int is_first)
+{
+    struct hf_renewals *r = &h->renewals;
+    r->idle++;
+    r->first_idle += (uint32_t)is_first;
+    pthread_cond_wait(&r->work, &h->mu);
+    r->first_idle -= (uint32_t)is_first;
+    r->idle--;
+}
+
+static void *worker(void *arg)
+{
+    hf *h = arg;
+    pthread_mutex_lock(&h->mu);
+    struct hf_renewal_worker *w = &h->renewals.worker[h->renewals.begun++];
+    while (h->closing < HF_CLOSING_THREADS) {
+        make_due(h);
+        if (connect_again(h, w) || work(h, w)) continue;
+        wait_for_work(h, w == h->renewals.worker);
+    }
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+/* One more. Under the mutex. */
+static void start_worker(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    struct hf_renewal_worker *w = &r->worker[r->workers];
+    int runs = 0;
+    /* Where sessions are kept a grant is only looked at. */
+    int many = h->port.drv->replace_many && !h->port.caps.sessions;
+    w->batch = many ? hf__renew_batch_new() : NULL;
+    int rc = hf__start_thread(h, &runs, &w->thread, worker, NULL);
+    if (rc) hf__renew_batch_free(w->batch);
+    if (rc) w->batch = NULL;
+    r->try_at_us = rc ? hf__local_us() + NO_THREAD_US : 0;
+    r->workers += !rc;
+}
+
+/* When a worker more is to be there for this queue's first; INT64_MAX: no need of one. */
+static int64_t needs_worker(const hf *h, enum hf_renewal_queue queue)
+{
+    const struct hf_deadline *first = h->renewals.due[queue].first;
+    if (!first) return INT64_MAX;
+    const hf_lock *l = HF_DEADLINE_OF(first, hf_lock, renewal);
+    if (h->renewals.workers < (queue == HF_RENEWALS_DUE ? 1 : 2)) return 0;
+    return l->renew_at_us + lease_us(l) / LATE_PART;
+}
+
+/* The renewer's part: sees to it that what is due is renewed. Returns when to look again; 0 if the
+   mutex was dropped. Under it. */
+static int64_t renewals_tend(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    int64_t now = hf__local_us(), next = INT64_MAX;
+    make_due(h);
+    for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
+        enum hf_renewal_queue queue = (enum hf_renewal_queue)i;
+        if (!r->due[i].first) continue;
+        if (r->idle && queue == HF_RENEWALS_DUE)
+            pthread_cond_signal(&r->work);
+        else if (r->idle)
+            pthread_cond_broadcast(&r->work);
+        /* The first worker takes from one queue only, so it isn't idle for the others. */
+        uint32_t idle = r->idle - (queue == HF_RENEWALS_DUE ? 0 : r->first_idle);
+        if (!idle && r->workers < most_workers(h)) {
+            int64_t at = needs_worker(h, queue);
+            if (at < r->try_at_us) at = r->try_at_us;
+            if (at <= now) start_worker(h);
+            next = hf__min64(next, at <= now ? now : at);
+        }
+        if (!r->workers && work_at(h, NULL, queue)) return 0; /* no other thread would */
+    }
+    return hf__min64(next, hf__deadlines_next(&r->waiting));
+}
+
+/* ---- the renewer ---- */
 
 void *hf__renewer(void *arg)
 {
@@ -21,10 +251,23 @@ void *hf__renewer(void *arg)
         if (h->closing == HF_CLOSING_THREADS) break;
         /* At once: sessions were given up while this thread was awake. */
         if (h->sessions.ending) until_us = 0;
-        h->renewer_until_us = hf__min64(hf__renewals_tend(h), until_us);
+        h->renewer_until_us = hf__min64(renewals_tend(h), until_us);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);
         h->renewer_until_us = 0;
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;
+}
+
+void hf__renewals_close(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    hf__keepers_close(&h->sessions);
+    pthread_mutex_lock(&h->mu);
+    pthread_cond_broadcast(&r->work);
+    pthread_mutex_unlock(&h->mu);
+    for (uint32_t i = 0; i < r->workers; i++) {
+        pthread_join(r->worker[i].thread, NULL);
+        hf__renew_batch_free(r->worker[i].batch);
+    }
 }

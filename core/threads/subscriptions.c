@@ -9,7 +9,7 @@
  * A local store has no subscriptions: the waits of the dispatcher share a wakeup, whose events name
  * keys, too.
  */
-#include "subscriptions.h"
+#include "threads.h"
 
 #include "handle.h"
 #include "os.h"

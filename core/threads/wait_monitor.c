@@ -1,8 +1,8 @@
 /*
- * wait_monitor.c - what the expiry monitor notices for those who wait in a store with bells: the
- * end of a holder's lease, a claim that runs out, the death of a session that the key depends on.
+ * wait_monitor.c - what the expiry monitor notices for waits in a store with wakeups: the end of
+ * a holder's lease, a claim that runs out, the death of a session that the key depends on.
  */
-#include "wait_monitor.h"
+#include "threads.h"
 
 #include "deadline_list.h"
 #include "handle.h"
@@ -18,8 +18,8 @@
 enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64 };
 enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
-/* Does the session of the one that is waited for live? Asked once a round, however many wait for
-   it. What can't be said counts as alive, and is asked again. */
+/* Is the session of that party alive? Asked once a round, however many waits depend on it. What
+   can't be said counts as alive, and is asked again (*ret_unsure). */
 static int lives(hf *h, uint64_t session, int *ret_unsure)
 {
     if (!session || session == h->port.session) return 1;
@@ -34,8 +34,9 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
     return alive != 0;
 }
 
-/* Is there something about the one ahead of the waiter at `at` that somebody has to act upon? In
- *next: when to look again. */
+/* Has the party ahead of the waiter at `at`, or a holder, expired or died? *next: when to look
+ * again.
+ */
 static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
 {
     hf *h = w->h;
@@ -61,8 +62,8 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
     return act || !row->n_holders;
 }
 
-/* What somebody should notice for this wait: the end of a holder, of a handed-over grant, of the
-   one ahead. Under the mutex, dropped; the wait is pinned, which keeps it in the list. */
+/* Looks at the row for this wait, and steps it if a holder, a handed-over grant or the party ahead
+   is over. Under the mutex, dropped; the wait is pinned, which keeps it in the list. */
 static void notice(hf *h, struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};
@@ -83,11 +84,11 @@ static void notice(hf *h, struct hf_wait *w)
         if (!rc && at >= (int64_t)row.n_holders) to_notice(w, &row, at, &next);
     }
     if (rc) next = hf__local_us() + HF_POLL_MS * 1000;
-    /* A store that is gone for good is told to who waits, too. */
+    /* A store that is gone for good is told to the wait, too. */
     int gone = rc && rc != HF_UNAVAILABLE && rc != HF_UNKNOWN;
     stands = !rc && at >= (int64_t)row.n_holders;
-    /* It has been granted, perhaps by one who died before it could ring. Or it was, and has lost
-       that again in its sleep (broken, or the claim ran out): it has to ask anew. */
+    /* It has been granted, perhaps by a client that died before it could wake it. Or it was, and
+       lost the grant while it slept (broken, or the claim timeout ended): it has to ask anew. */
     wake = gone || (!rc && !stands);
     pthread_mutex_lock(&h->mu);
     if (stands) hf__note_peers(w, &row, (uint32_t)at);
@@ -142,8 +143,8 @@ static int may_sweep(hf *h)
 /*
  * A session may have died: of many waits those that depend on one that has are looked after at
  * once. The others are, too, but of many not each time: the dead may have been about to grant a key
- * that it neither held nor waited for before them. What can't be said of a session is asked by who
- * depends on it, who says then that the store is gone.
+ * that it neither held nor waited for before them. A session of which the store can't tell is asked
+ * for by the waits that depend on it, which report then that the store is gone.
  */
 void hf__look_for_deaths(hf *h)
 {

@@ -30,7 +30,7 @@ static inline long hf__futex(_Atomic uint32_t *word, int op, uint32_t value,
     return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-/* ---- the latch: 0 free, 1 taken, 2 taken and somebody sleeps ---- */
+/* ---- the latch: 0 free, 1 taken, 2 taken and a thread sleeps ---- */
 
 typedef _Atomic uint32_t hf__latch;
 
@@ -63,7 +63,8 @@ static HF_COLD int hf__latch_wake(hf__latch *word)
     return 0;
 }
 
-/* 0: somebody else has it. As in libc's mutex: a process with one thread needn't pay for atomicity.
+/* 0: another thread has it. As in libc's mutex: a process with one thread needn't pay for
+ * atomicity.
  */
 static inline int hf__latch_at_once(hf__latch *word)
 {

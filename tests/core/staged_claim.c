@@ -1,8 +1,8 @@
 /*
  * staged_claim.c - the renewer is told in time of what it has to keep, whatever else is to be done.
  */
-#include "keepers.h"
 #include "staged_waiter.h"
+#include "threads.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * explore_acts.c - what a handle of the library does, done by a virtual process: see explore.h.
  *
- * It follows acquire.c, renew.c and release.c of core/client, and lock_monitor.c of core/threads,
+ * It follows acquire.c, renew.c and release.c of core/client, and expiry_monitor.c of core/threads,
  * without their threads, and checks on the way what a holder may believe.
  */
 #include "explore.h"

@@ -1,18 +1,26 @@
 /*
- * kept_row.c - see kept_row.h. The bytes are the head of the row, its marker if it has one, then
- * for each party its numbers and its two texts with their NULs.
+ * known_row.c - the row of a key as this handle knows it without a read. See known_row.h.
  */
-#include "kept_row.h"
+#include "known_row.h"
 
+#include "handle.h"
+#include "os.h"
 #include "step.h"
+#include "wait_schedule.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 8192, PARTY_HEAD = offsetof(hf_party, owner) };
+enum { LAST_ROW_US = 20000 }; /* so long the last row is probably the present one */
 
-struct hf_kept_row {
+/* ---- a row in little memory ---- */
+
+/* The bytes are the marker of the row, if it has one, then for each party its numbers and its two
+   texts with their NULs. */
+enum { MOST_BYTES = 65536, PARTY_HEAD = offsetof(hf_party, owner) };
+
+struct hf_known_row {
     size_t cap; /* of bytes[] */
     uint64_t rev, token;
     int64_t done_us, keep_until_us;
@@ -45,15 +53,15 @@ static const char *get(const char *from, void *to, size_t n)
     return from + n;
 }
 
-void hf__forget_row(struct hf_kept_row **at)
+void hf__forget_row(struct hf_known_row **at)
 {
     free(*at);
     *at = NULL;
 }
 
-void hf__keep_row(struct hf_kept_row **at, const hf_row *row)
+void hf__keep_row(struct hf_known_row **at, const hf_row *row)
 {
-    struct hf_kept_row *k = *at;
+    struct hf_known_row *k = *at;
     size_t n = row->rev ? size_of(row) : MOST_BYTES + 1;
     if (n > MOST_BYTES || (k && k->cap < n)) {
         hf__forget_row(at);
@@ -85,7 +93,7 @@ void hf__keep_row(struct hf_kept_row **at, const hf_row *row)
     }
 }
 
-int hf__show_row(const struct hf_kept_row *k, hf_row *row)
+int hf__show_row(const struct hf_known_row *k, hf_row *row)
 {
     uint32_t n = k->n_holders + k->n_queue;
     hf_row_clear(row);
@@ -112,4 +120,49 @@ int hf__show_row(const struct hf_kept_row *k, hf_row *row)
         from = get(from, p->note, (size_t)p->note_len + 1);
     }
     return 0;
+}
+
+/* ---- what is known ---- */
+
+int hf__seems_over(hf *h, const hf_row *row) { return hf__holders_end(h, row) <= hf__local_us(); }
+
+int hf__notified_row(const hf_lock *l, uint64_t rev, hf_row *row)
+{
+    hf *h = l->h;
+    const hf_notify_ops *ops = h->port.caps.notify;
+    if (!ops || !ops->payload || !rev || !ops->payload(h->port.st, &l->e->key, row)) return 0;
+    if (row->rev >= rev && hf__find_grant(row, l->token) >= 0 && !hf__seems_over(h, row)) return 1;
+    hf_row_clear(row);
+    return 0;
+}
+
+int hf__known_row(const hf_lock *l, hf_row *row)
+{
+    return hf__notified_row(l, l->rev, row) || (l->row && !hf__show_row(l->row, row));
+}
+
+void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
+{
+    h->last_row.e = NULL;
+    if (h->port.caps.local || !(row->n_holders + row->n_queue)) return;
+    hf__keep_row(&h->last_row.row, row);
+    if (!h->last_row.row) return;
+    h->last_row.e = e;
+    h->last_row.us = hf__local_us();
+}
+
+/* Not for a request that its caller names: it may be in the row. */
+int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row)
+{
+    hf *h = w->h;
+    int is = 0;
+    pthread_mutex_lock(&h->mu);
+    if (h->last_row.e == w->e) {
+        int usable =
+            waits && !w->once && !w->named && hf__local_us() - h->last_row.us < LAST_ROW_US;
+        is = usable && !hf__show_row(h->last_row.row, row);
+        h->last_row.e = NULL;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return is;
 }

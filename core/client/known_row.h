@@ -1,0 +1,39 @@
+/*
+ * known_row.h - the row of a key as this handle knows it without a read: as a notification brought
+ * it, or as this handle wrote it. It may be out of date, so a write upon it compares the rev; the
+ * conflict then brings the present row.
+ */
+#ifndef HF_KNOWN_ROW_H
+#define HF_KNOWN_ROW_H
+
+#include "holdfast_driver.h"
+
+struct hf_entry;
+struct hf_wait;
+
+/* A row in as little memory as its content needs: a handle may keep one for each of many thousand
+   holds, and most rows are a tenth of the size of hf_row. NULL: none is kept. */
+struct hf_known_row;
+
+/* Keeps a copy of `row` in *at, in place of what is there. Without memory, or if the row is long,
+   nothing is kept: it has to be read. A row without a rev isn't known, and isn't kept. */
+void hf__keep_row(struct hf_known_row **at, const hf_row *row);
+/* Fills `row` (initialized; its old content is replaced). Returns 0 or HF_NOMEM. */
+int hf__show_row(const struct hf_known_row *kept, hf_row *row);
+void hf__forget_row(struct hf_known_row **at);
+
+/* A notification brings no clock. A holder that seems over by this handle's reading of the clock
+   may still hold, because the store's clock may have been set back: then the row is read. */
+int hf__seems_over(hf *h, const hf_row *row);
+/* The row with this lock's grant as a notification brought it, at `rev` or later. Returns 1: it is
+   in *row. Under the mutex, as the next ones. */
+int hf__notified_row(const hf_lock *lock, uint64_t rev, hf_row *row);
+/* The same, or else the row as this handle wrote it last for the lock. */
+int hf__known_row(const hf_lock *lock, hf_row *row);
+/* The last-row cache: the row that a release of this handle left, if it isn't free. */
+void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row);
+/* Takes it out of the cache, for a wait that would queue. Returns 1: it is of this wait's key, and
+   so young that it is probably the present row. Takes the mutex. */
+int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * threads.h - the threads of a handle, and what the files of this folder have of each other. Under
+ * the mutex where nothing else is said.
+ */
+#ifndef HF_THREADS_H
+#define HF_THREADS_H
+
+#include "renewal_queue.h"
+#include "session.h"
+
+/* ---- what the threads run (struct hf_above); each takes the mutex ---- */
+
+/* Drives the waits that no thread of the caller drives, and calls their callbacks. */
+void *hf__dispatcher(void *handle);
+/* Sees leases and claims end, and peers die. */
+void *hf__expiry_monitor(void *handle);
+/* Renews what is due, ends sessions, and cancels requests late. */
+void *hf__renewer(void *handle);
+/* Ends the threads that the renewer has started, and the keepers. No other thread is left but the
+   caller's. */
+void hf__renewals_close(hf *h);
+
+/* ---- subscriptions.c ---- */
+
+/* Changes the subscriptions as the waits need it, takes the events that came, and notifies the
+   waits of their keys. Sets h->events, and h->disconnected where the store notifies of nothing.
+   The mutex is dropped. */
+void hf__take_events(hf *h);
+
+/* ---- wait_monitor.c: what the expiry monitor sees for waits, in a store with wakeups ---- */
+
+/* Each looks after what is due, and says when to look again. The mutex is dropped. */
+int64_t hf__tend_waits(hf *h);
+int64_t hf__tend_claims(hf *h);
+/* Each wait is to be looked after; each that depends on a session that has died. */
+void hf__look_after_waits(hf *h);
+void hf__look_for_deaths(hf *h);
+
+/* ---- renew_batch.c: many renewals by one request ---- */
+
+struct hf_renew_batch *hf__renew_batch_new(void); /* NULL: out of memory */
+void hf__renew_batch_free(struct hf_renew_batch *batch);
+/* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
+   there was none; 1; 2: some weren't answered. The mutex is dropped. */
+int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
+
+/* ---- keepers.c: the threads that keep sessions alive (stores with hf_session_ops) ---- */
+
+/* A session was made, or is to be kept at another time. Returns 0: there is no thread that would
+   keep it. */
+int hf__kick_keepers(struct hf_sessions *all);
+/* Takes the mutex. */
+void hf__keepers_close(struct hf_sessions *all);
+
+#endif
