@@ -115,7 +115,7 @@ static int holds(const lock *l, PyObject *key)
 
 lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *by)
 {
-    for (lock *l = s->locks; l; l = l->next)
+    for (lock *l = locks_like(s, key); l; l = l->table_next)
         if (l->mode == mode && !l->once && caller_same(&l->by, by) && holds(l, key)) return l;
     return NULL;
 }
@@ -143,7 +143,7 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
                           const char **ret_why)
 {
     int mine = 0, here = 0, around = 0, kind = IN_THREAD;
-    for (lock *l = s->locks; l; l = l->next) {
+    for (lock *l = locks_like(s, key); l; l = l->table_next) {
         if (l->by.mark >> 32 != by->mark >> 32 || (mode != HF_EXCLUSIVE && mode == l->mode) ||
             !l->lasts || !holds(l, key))
             continue;

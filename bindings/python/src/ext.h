@@ -39,8 +39,10 @@ struct store {
     int closing;
     int users;      /* threads that are inside a call of the library */
     uint64_t tries; /* that were BUSY, and a wait followed: no `busy` of the caller's */
-    lock *locks;    /* not released yet */
-    waiting *waits; /* that somebody will take */
+    lock *locks;    /* not released yet; the same by the hash of their keys (held.c): */
+    lock **table, *one_bucket;
+    size_t table_mask, n_locks;
+    waiting *waits;                    /* that somebody will take */
     waiting *given_up, **given_up_end; /* the others, until they are told: the oldest first */
     watching *watches;                 /* going on */
 };
@@ -81,6 +83,8 @@ struct lock {
     PyObject *weak;        /* references */
     lock *below;           /* the lock that its Locking had before it, or NULL */
     lock *next, **prev;
+    size_t hash; /* of the key */
+    lock *table_next, **table_prev;
 };
 
 /* What keyword arguments say. Holds references. */
@@ -201,6 +205,15 @@ struct losing *locks_closed(store *s);
 void losing_free(struct losing *all);
 extern PyType_Spec lock_spec, locking_spec;
 PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
+
+/* ---- held.c ---- */
+
+size_t key_hash(PyObject *key);
+void lock_enlist(lock *to);
+void lock_delist(lock *l); /* l->prev is NULL then */
+/* The first of the locks whose keys may be this one; the next one is its table_next. */
+lock *locks_like(store *s, PyObject *key);
+void locks_forget_all(store *s); /* they are the parent's */
 
 /* ---- dropped.c ---- */
 

@@ -33,6 +33,7 @@ lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by)
     Py_INCREF(key);
     to->store = s;
     to->key = key;
+    to->hash = key_hash(key);
     to->mode = a ? a->o.mode : HF_EXCLUSIVE;
     to->detached = a && a->o.flags & HF_DETACHED;
     to->lasts = !a || !(a->o.lease_ms || !store_is_near(s)) ||
@@ -42,23 +43,6 @@ lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by)
     to->generation = fork_generation();
     if (by) to->by = *by;
     return to;
-}
-
-static void enlist(lock *to)
-{
-    store *s = to->store;
-    to->next = s->locks;
-    to->prev = &s->locks;
-    if (to->next) to->next->prev = &to->next;
-    s->locks = to;
-    PyObject_GC_Track(to);
-}
-
-static void delist(lock *l)
-{
-    *l->prev = l->next;
-    if (l->next) l->next->prev = l->prev;
-    l->prev = NULL;
 }
 
 int lock_begin(lock *to, hf_lock *l)
@@ -72,7 +56,7 @@ int lock_begin(lock *to, hf_lock *l)
     to->l = l;
     to->token = hf_token(l);
     to->depth = 1;
-    enlist(to);
+    lock_enlist(to);
     return 0;
 }
 
@@ -87,7 +71,7 @@ void lock_nest(lock *to, lock *held)
     Py_INCREF(to->owner);
     to->lasts = to->root->lasts;
     to->detached = to->root->detached;
-    enlist(to);
+    lock_enlist(to);
 }
 
 static int dead(const lock *l) { return l->generation != fork_generation(); }
@@ -97,7 +81,7 @@ static hf_lock *take(lock *l)
 {
     hf_lock *held = l->l;
     if (!l->prev) return NULL;
-    delist(l);
+    lock_delist(l);
     l->l = NULL;
     while (l->users && !dead(l)) { /* a renewal, in another thread */
         struct timespec little = {0, 1000000};
@@ -113,7 +97,7 @@ static hf_lock *end(lock *l)
     lock *of = top(l);
     l->ended = 1;
     if (of != l && l->prev) {
-        delist(l);
+        lock_delist(l);
         l->l = NULL;
     }
     return --of->depth ? NULL : take(of);
@@ -469,7 +453,7 @@ static void drop(lock *l)
 {
     store *s = l->store;
     if (dead(l)) { /* the parent has it */
-        if (l->prev) delist(l);
+        if (l->prev) lock_delist(l);
         l->l = NULL;
         return;
     }
@@ -515,7 +499,7 @@ static void lock_dealloc(lock *l)
         drop(l);
         PyErr_Restore(t, v, b);
     }
-    if (l->prev) delist(l); /* its store was closed, perhaps just now */
+    if (l->prev) lock_delist(l); /* its store was closed, perhaps just now */
     if (l->store) forget_losing(l);
     caller_drop(&l->by);
     Py_XDECREF(l->root);

@@ -16,12 +16,8 @@ static void begin_here(store *s)
 {
     if (s->generation == fork_generation()) return;
     s->generation = fork_generation();
-    for (lock *l = s->locks, *next; l; l = next) {
-        next = l->next;
-        l->prev = NULL;
-    }
+    locks_forget_all(s);
     watching_forget_all(s);
-    s->locks = NULL;
     s->waits = s->given_up = NULL;
     s->users = 0;
     s->tries = 0;
@@ -164,6 +160,7 @@ static void store_dealloc(store *s)
     PyErr_Fetch(&t, &v, &b);
     shut(s);
     waiting_reap(s);
+    free(s->table);
     PyErr_Restore(t, v, b);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(s);

@@ -71,10 +71,10 @@ def no_memory_and_no_descriptor_is_left():
     assert min(opened) <= 0, f'{opened} descriptors more'
 
 
-async def _start(store, other, held, n):
+async def _start(store, other, held, n, wait=None):
     """The processor time of starting n waits, a wait; and the tasks."""
     async def one(name):
-        (await store.acquire_async(name, wait=3600)).release()
+        (await store.acquire_async(name, wait=wait)).release()
 
     name = key('waited')
     names = [f'{name}/{i}' for i in range(n)]
@@ -90,13 +90,36 @@ def a_wait_beside_many_costs_what_it_costs_alone():
     async def main():
         few, many, held, tasks = [], [], [], []
         for n, to in [(300, few)] * 5 + [(30000, [])] + [(300, many)] * 5:
-            took, more = await _start(store, other, held, n)
+            took, more = await _start(store, other, held, n, 3600)
             to.append(took)
             tasks += more
         for lock in held:
             lock.release()
         await asyncio.gather(*tasks)
         assert min(many) < 8 * min(few), (few, many)
+
+    if not NEAR:
+        return
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        asyncio.run(main())
+
+
+def a_wait_beside_many_holds_costs_what_it_costs_alone():
+    """It looks whether its own task holds the key."""
+    async def main():
+        few, many, held = [], [], []
+        for to in [few] * 5 + [many] * 5:
+            if to is many and not many:
+                name = key('held')
+                held += [store.acquire(f'{name}/{i}') for i in range(30000)]
+            took, tasks = await _start(store, other, held, 300)
+            to.append(took)
+            for lock in held[-300:]:
+                lock.release()
+            await asyncio.gather(*tasks)
+        assert min(many) < 8 * min(few), (few, many)
+        for lock in held:
+            lock.release()
 
     if not NEAR:
         return
