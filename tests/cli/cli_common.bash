@@ -129,3 +129,14 @@ lined_up() {
     if [ -n "$QUEUED" ]; then await waiters "$1" "$2"; else sleep 1; fi
 }
 token() { holdfast show --json "$1" | sed 's/.*"held":true,"token":\([0-9]*\).*/\1/;s/^{.*//'; }
+
+# Fails with the status, on one line that has all of the words; what acquire prints is left out.
+refused() {
+    local want=$1 word
+    shift
+    [ "$status" = "$want" ] || return 1
+    mapfile -t lines < <(grep -v '^unset HOLDFAST_KEY ' <<<"$output")
+    [ "${#lines[@]}" = 1 ] || return 1
+    [[ ${lines[0]} == holdfast:\ * ]] || return 1
+    for word; do [[ $output == *"$word"* ]] || return 1; done
+}

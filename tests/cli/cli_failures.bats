@@ -1,0 +1,220 @@
+#!/usr/bin/env bats
+# Stores that can't be used, and what this machine has too little of: one line that says what was
+# attempted, what happened and what is so then, and the status.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+@test "out of descriptors, or the directory is missing: the store is away, not wrong" {
+    export HOLDFAST_DRIVERS=$BUILD
+    for url in "file:$PWD/store" "sqlite:$PWD/store.db"; do
+        holdfast -S "$url" run "$K" -- true
+        for ((n = 4; n < 10; n++)); do
+            run bash -c 'for fd in /proc/self/fd/*; do
+                    [ "${fd##*/}" -lt 3 ] || eval "exec ${fd##*/}>&-"
+                done
+                ulimit -n "$1" && exec "$2" -S "$3" ls' - "$n" "$HOLDFAST" "$url"
+            [ "$n" -gt 4 ] || refused 69 "Too many open files"
+            [ "$status" = 0 ] || refused 69 "Too many open files"
+        done
+        run holdfast -S "${url%%:*}:$PWD/no/such/directory/store" run "$K" -- true
+        refused 69 "No such file or directory"
+    done
+}
+
+# `run -n KEY -- true` on the store $1, with the limit $3 of ulimit $2.
+run_within() {
+    run --separate-stderr bash -c 'for fd in /proc/self/fd/*; do
+            [ "${fd##*/}" -lt 3 ] || eval "exec ${fd##*/}>&-"
+        done
+        ulimit "$1" "$2" && exec "$3" -S "$4" run -n "$5" -- true' \
+        - "$2" "$3" "$HOLDFAST" "$1" "$K"
+}
+
+@test "short of memory, threads or descriptors: 69 or 70, with the key and what is so then" {
+    export HOLDFAST_DRIVERS=$BUILD
+    for url in "file:$PWD/store" "sqlite:$PWD/store.db" nats://127.0.0.1:1/b \
+        mongodb://127.0.0.1:1/b; do
+        short=0
+        for limit in -n{5..12} -v{7,9,12,16,20,30,40,60}000; do
+            run_within "$url" "${limit:0:2}" "${limit:2}"
+            # shellcheck disable=SC2154 # bats sets it
+            case $status:$stderr in
+            0:) continue ;;
+            127:*"shared libraries"* | 70:"holdfast: out of memory") continue ;; # before it began
+            69:*"refused; nothing was acquired, and nothing was executed") continue ;;
+            # libbson ends a process that has no memory.
+            134:*"Failure to allocate memory in bson"*) continue ;;
+            69:*"Too many open files; nothing was "*", and "*) ;;
+            70:"holdfast: run '$K': "*"; nothing was "*", and "*) ;;
+            70:"holdfast: acquire '$K': "*"; nothing was acquired, and nothing was executed") ;;
+            *)
+                echo "$url $limit: $status: $stderr"
+                return 1
+                ;;
+            esac
+            [[ $stderr == *"'$K'"* ]]
+            ((++short))
+        done
+        [ "$short" -ge 1 ]
+    done
+}
+
+@test "a store that fails at the first request: what is so then" {
+    export HOLDFAST_DRIVERS=$BUILD FIRESTORE_EMULATOR_HOST=127.0.0.1:1
+    while IFS='|' read -r words state; do
+        # shellcheck disable=SC2086
+        run --separate-stderr holdfast -S firestore://p $words
+        [ "$status" = 69 ]
+        [[ $stderr == "holdfast: firestore: get '$K': "*"connect to server; $state" ]]
+    done <<END
+run -n $K -- true|nothing was acquired, and nothing was executed
+once -n $K -- true|nothing was acquired, and nothing was executed
+acquire -n $K --lease 9|nothing was acquired
+END
+    run holdfast doctor redis://127.0.0.1:1
+    [ "$status" = 69 ]
+    [[ $output == "holdfast: doctor: redis: connect '127.0.0.1:1': "* ]]
+    [[ $output == *"; the store is neither proved nor refuted" ]]
+}
+
+@test "a store that can't be opened: for which key, and what is so then" {
+    export HOLDFAST_DRIVERS=$BUILD
+    while IFS='|' read -r words about state; do
+        # shellcheck disable=SC2086
+        run --separate-stderr holdfast -S redis://127.0.0.1:1 $words
+        [ "$status" = 69 ]
+        # shellcheck disable=SC2154 # bats sets it
+        [ "$stderr" = "holdfast: $about: redis: connect '127.0.0.1:1': Connection refused$state" ]
+    done <<'END'
+run -n k -- true|run 'k'|; nothing was acquired, and nothing was executed
+once -n k -- true|once 'k'|; nothing was acquired, and nothing was executed
+acquire -n k --lease 5|acquire 'k'|; nothing was acquired
+renew k --token 1|renew 'k'|; the lease was not extended
+enter k --token 1|enter 'k'|; the token was not shown
+release k --token 1|release 'k'|; the grant was not given back
+break k --token 1|break 'k'|; the grant was not ended
+forget k|forget 'k'|; the mark was not removed
+prune --idle 1d|prune|; nothing was deleted
+show k|show 'k'|
+ls|ls|
+watch|watch|
+bench|bench|
+END
+}
+
+@test "a command that can't be executed: for which key, and what is so then" {
+    while IFS='|' read -r words about state; do
+        # shellcheck disable=SC2086
+        run -127 holdfast $words /nonexistent
+        [ "${#lines[@]}" = 1 ]
+        [ "$output" = \
+            "holdfast: $about: execute '/nonexistent': No such file or directory; $state" ]
+    done <<'END'
+run k|run 'k'|nothing was executed, and the lock is given back
+run --at-least 1ms k|run 'k'|nothing was executed, and the lock is kept until --at-least has passed
+once k --|once 'k'|nothing was executed, and the lock is given back
+once --at-most-once k2 --|once 'k2'|nothing was executed, and the event stays marked as done
+END
+    holdfast once k2 -- touch ran
+    [ ! -e ran ]
+    holdfast once k -- touch ran
+    [ -e ran ]
+}
+
+@test "a host that isn't known is away, whatever its name says" {
+    export HOLDFAST_DRIVERS=$BUILD
+    # Two dots: no server is asked.
+    for host in invalid..host password..host certificate..host; do
+        run holdfast -S "postgres://u@$host/x" ls
+        refused 69 "Name or service not known"
+        run holdfast -S "postgresql://u@$host/x" ls
+        refused 69 "Name or service not known"
+    done
+}
+
+@test "a full disk is told as one" {
+    state="nothing was acquired, and nothing was executed"
+    export HOLDFAST_DRIVERS=$BUILD
+    mkdir full
+    # One is made while there is room; what fills the rest is somebody else's.
+    for kind in file: sqlite:; do
+        run unshare -rm bash -c 'mount -t tmpfs -o size=8m none full &&
+            "$0" -S "$1$PWD/full/store" run k -- true && cat /dev/zero >full/rest 2>/dev/null
+            "$0" -S "$1$PWD/full/new" run k -- true
+            echo $?
+            for ((i = 0; i < 4000; i++)); do
+                "$0" -S "$1$PWD/full/store" acquire --lease 1h "k$i-$2" >/dev/null || exit
+            done' "$HOLDFAST" $kind "$(printf %0100d 0)"
+        [ "$status" = 69 ]
+        [ "${#lines[@]}" = 3 ]
+        [ "${lines[1]}" = 69 ]
+        [[ ${lines[0]} =~ (No space left on device|disk is full)"; $state"$ ]]
+        [[ ${lines[2]} =~ (No space left on device|disk is full)("; nothing was acquired")?$ ]]
+    done
+}
+
+@test "a limit of a file's size is told like a full disk; the command has it as it was" {
+    state="nothing was acquired, and nothing was executed"
+    export HOLDFAST_DRIVERS=$BUILD
+    for url in "$HOLDFAST_STORE" "sqlite:$PWD/db"; do
+        run env --default-signal=XFSZ sh -c 'ulimit -f 0; exec "$0" -S "$1" run k -- true' \
+            "$HOLDFAST" "$url"
+        [ "$status" = 69 ]
+        [ "${#lines[@]}" = 1 ]
+        [[ $output =~ (File too large|disk I/O error)"; $state"$ ]]
+    done
+    run env --default-signal=XFSZ "$HOLDFAST" run "$K" -- sh -c 'kill -XFSZ $$'
+    [ "$status" = 153 ]
+}
+
+@test "stores that can't be opened: why, and the status" {
+    run holdfast -S "file:$PWD/no/such/directory/store" run "$K" -- true
+    [ "$status" != 0 ]
+    [ "${#lines[@]}" = 1 ]
+    : >zero
+    for command in "run -n $K -- true" "ls" "show $K" "once $K -- true" "doctor" "bench"; do
+        # shellcheck disable=SC2086
+        run holdfast -S "file:$PWD/zero" $command
+        refused 65
+    done
+    echo 'not a store at all' >other
+    run holdfast -S "file:$PWD/other" run "$K" -- true
+    refused 65
+    mkdir directory
+    run holdfast -S "file:$PWD/directory" run "$K" -- true
+    [ "$status" != 0 ]
+    [ "${#lines[@]}" = 1 ]
+}
+
+@test "a store that fails: which status, and one line" {
+    made
+    for pair in unavailable:69 denied:77 corrupt:65 full:69; do
+        export HOLDFAST_FAULT=any:1+:${pair%:*}
+        for how in "run -n $K -- true" "run -w 0.3 $K -- true" "once -n $K -- true" \
+            "acquire -n $K --lease 5" "show $K" "ls"; do
+            # shellcheck disable=SC2086
+            run timeout 600 "$(the_command)" $how
+            refused "${pair#*:}"
+        done
+    done
+}
+
+@test "no permission: 77" {
+    mkdir locked
+    chmod 0 locked
+    if [ "$(id -u)" = 0 ]; then
+        cp "$HOLDFAST" hf
+        chmod 755 . hf
+        chmod 711 "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." || true
+        # What it counts (tools/coverage) goes where it may write, and not unsaid.
+        mkdir -m 777 counts
+        GCOV_PREFIX=$PWD/counts run setpriv --reuid 65534 --clear-groups "$PWD/hf" \
+            -S "file:$PWD/locked/store" run "$K" -- true
+    else
+        run holdfast -S "file:$PWD/locked/store" run "$K" -- true
+    fi
+    refused 77
+}
