@@ -447,13 +447,15 @@ static int sq_warning(hf_store *st, char *to, size_t cap)
 static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
-    char text[512], copy[400];
+    char text[sizeof st->path + 200], copy[400];
     int64_t flaws = 0;
     (void)err;
     pthread_mutex_lock(&st->mu);
     int sq = hf__sq_ask(st, "SELECT count(*) FROM pragma_quick_check(%s) WHERE quick_check != 'ok'",
                         st->table, &flaws);
     pthread_mutex_unlock(&st->mu);
+    snprintf(text, sizeof text, "the locks are in the table %s of %s", st->table, st->path);
+    say(arg, 1, text);
     snprintf(text, sizeof text, "SQLite %s, with threads", sqlite3_libversion());
     say(arg, 1, text);
     say(arg, 1, "the file is on a local filesystem");

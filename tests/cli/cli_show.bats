@@ -213,6 +213,17 @@ into_nothing() {
     done
 }
 
+# bats test_tags=stores, differs
+@test "ls -v says which store it is, and where in it the locks are" {
+    made
+    run --separate-stderr holdfast ls -v
+    [ "$status" = 0 ]
+    # shellcheck disable=SC2154  # run sets it
+    echo "$stderr"
+    [[ $stderr == *"the store is ${HOLDFAST_STORE%%:*}:"*$'\n'* ]]
+    [[ $stderr =~ \ table\ |\ collection\ |\ bucket\ |\ keys\ that\ begin\ |/store\ on\  ]]
+}
+
 # The trial writes below keys of its own.
 @test "a pipe that nobody reads ends doctor before its trial" {
     made

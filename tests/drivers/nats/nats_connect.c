@@ -23,7 +23,7 @@ enum { SOON_MS = 300, LATE_MS = 60000, FLOOD = 20000 };
 /* And how many there are. */
 #define BYTES(text) (text), sizeof(text) - 1
 
-enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, IN_LOGIN, NEVER, CUT };
+enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, IN_LOGIN, NEVER, CUT, REFUSED };
 
 static int listener, port;
 static enum stop stops;
@@ -54,7 +54,7 @@ static void talk(int fd)
                       "\"max_payload\":1000}\r\n");
     while (recv(fd, text, sizeof text - 1, 0) > 0) {
         if (stops == IN_TLS_SLOWLY) dribble(fd);
-        if (stops == CUT) {
+        if (stops == CUT || stops == REFUSED) {
             send(fd, last, last_len, MSG_NOSIGNAL);
             return;
         }
@@ -212,6 +212,30 @@ static void a_handshake_that_is_cut_denies_nothing(void **state)
     }
 }
 
+/* What a server says instead of letting somebody in. */
+static void refusals_are_passing_or_not(void **state)
+{
+    static const struct {
+        const char *says;
+        size_t len;
+        int code;
+    } cases[] = {{BYTES("-ERR 'maximum connections exceeded'\r\n"), HF_UNAVAILABLE},
+                 {BYTES("-ERR 'maximum account active connections exceeded'\r\n"), HF_UNAVAILABLE},
+                 {BYTES("-ERR 'Server Shutdown'\r\n"), HF_UNAVAILABLE},
+                 {BYTES("-ERR 'Authorization Violation'\r\n"), HF_DENIED}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct hf__nats_how how = {0};
+        struct hf__nats_link link = {0};
+        pthread_t thread;
+        last = cases[i].says;
+        last_len = cases[i].len;
+        int rc = connects(REFUSED, &how, &link, LATE_MS, &thread);
+        pthread_join(thread, NULL);
+        said(rc, cases[i].code, "127.0.0.1");
+    }
+}
+
 /* The terminal of this program is a pseudo terminal's other end, or none: nobody would answer. */
 static void an_encrypted_key_is_refused(void **state)
 {
@@ -285,6 +309,7 @@ int main(void)
         cmocka_unit_test(a_mute_name_server_does_not_take_the_time_of_the_next),
         cmocka_unit_test(each_address_of_a_name_is_tried),
         cmocka_unit_test(a_handshake_that_is_cut_denies_nothing),
+        cmocka_unit_test(refusals_are_passing_or_not),
         cmocka_unit_test(an_encrypted_key_is_refused),
         cmocka_unit_test(what_is_unread_does_not_delay_the_end),
         cmocka_unit_test(what_is_too_long_is_not_sent),
