@@ -52,7 +52,7 @@ int hf__note(struct hf__suite *cfm, int rc)
 const char *hf__why(struct hf__suite *cfm, const hf_error *err)
 {
     hf__note(cfm, err->code);
-    return err->text;
+    return err->text[0] ? err->text : "a conflict, or an error for which hf_fail was not called";
 }
 
 /* ---- keys and rows ---- */
@@ -96,6 +96,8 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
     hf_row_init(&cur);
     int rc = con->drv->get(con->st, key, &cur, &clock, err);
     if (!rc && con->caps.local) clock = con->caps.local->now(con->st);
+    if (!rc && !clock && !con->caps.sessions && !con->caps.liveness)
+        rc = hf_fail(err, HF_UNSUPPORTED, 0, "get: *ret_clock_us is 0, not the store's clock");
     /* A store may answer a first write with a free row that has a higher rev: see mem. */
     for (int tries = 3; !rc;) {
         row->rev = hf_rev_next(cur.rev, clock);

@@ -29,7 +29,9 @@ static const char *replace_on_seen(struct hf__suite *cfm)
     HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", hf__why(cfm, &err));
     uint64_t first = row.rev;
     row.rev++;
-    HF_CHECK(hf__con_replace(cfm, &key, 0, &row, &cur) == HF_CONFLICT, "created twice");
+    int rc = hf__con_replace(cfm, &key, 0, &row, &cur);
+    HF_CHECK(rc >= 0, "replace on another rev returned %s, not HF_CONFLICT", hf_code_name(rc));
+    HF_CHECK(rc == HF_CONFLICT, "created twice");
     HF_CHECK(cur.rev == first && cur.n_holders == 1, "a conflict shows another row");
     HF_CHECK(hf__con_replace(cfm, &key, first + 1, &row, &cur) == HF_CONFLICT,
              "replaced on a rev to come");

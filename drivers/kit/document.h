@@ -10,7 +10,7 @@
 #include "columns.h"
 
 /*
- * Turns a row into a new JSON object. `where` is for the message of an error.
+ * Turns a row into a new JSON object. `where` (columns.h) is for the message of an error.
  *
  * Returns:
  *   0           *ret is the caller's, to be json_decref'ed

@@ -153,7 +153,7 @@ static int ex_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     const char *why = NULL;
     (void)caps; /* each store of this driver can the same */
     if (hf__unknown_option(url, options, name, sizeof name)) why = "it has no options";
-    if (*url->host || *url->path != '/') why = "not the whole path of a directory";
+    if (*url->host || *url->user || *url->path != '/') why = "not the whole path of a directory";
     if (why) return hf_fail(err, HF_INVALID, 0, "example: open '%s': %s", url->safe, why);
     if (!url->existing && mkdir(url->path, 0777) && errno != EEXIST)
         return failed("open", url->safe, err);

@@ -54,6 +54,25 @@ static void for_ever(void **state)
     on = 0;
 }
 
+/* Does a check say this of a lie at one of its first calls? */
+static int says(const char *name, enum way lie, const char *text)
+{
+    for (int call = 1; call <= 8; call++) {
+        examine(name, lie, call);
+        if (strstr(why_text, text)) return 1;
+    }
+    return 0;
+}
+
+/* The message names the mistake of the driver's author. */
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    make();
+    assert_true(says("replace", DENIES, "returned DENIED, not HF_CONFLICT"));
+    assert_true(says("another handle", REFUSES, "hf_fail was not called"));
+}
+
 /* Whatever the reason, a token that nobody was given doesn't enter. */
 static void who_does_not_enter(void **state)
 {
@@ -96,6 +115,8 @@ static void clocks_that_stand(void **state)
     clock_is = 0; /* but holds end by it */
     assert_true(examine("clock", HONEST, 0) > honest);
     assert_non_null(strstr(why_text, "get tells no clock"));
+    examine("another handle", HONEST, 0);
+    assert_non_null(strstr(why_text, "get: *ret_clock_us is 0"));
     clock_is = -1;
     liar.caps.sessions = &none;
     honest = examine("clock", HONEST, 0);
@@ -109,7 +130,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_memory),          cmocka_unit_test(for_ever),
         cmocka_unit_test(who_does_not_enter), cmocka_unit_test(what_is_said_of_options),
-        cmocka_unit_test(clocks_that_stand),
+        cmocka_unit_test(clocks_that_stand),  cmocka_unit_test(mistakes_are_named),
     };
     return TEST_MAIN(tests);
 }
