@@ -13,8 +13,8 @@ import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.provider.jdbc.JdbcLockProvider;
 
 /**
- * ShedLock on PostgreSQL by JDBC: acquire and release, a bare write by the same connections. It
- * can't wait for a lock, so there is no handover.
+ * ShedLock on PostgreSQL or MariaDB by JDBC: acquire and release, a bare write by the same
+ * connections. It can't wait for a lock, so there is no handover.
  *
  * <pre>PeerShedlock URL ROUNDS ROUND_MS HANDOVERS WARM_MS    prints a JSON object a line</pre>
  */
@@ -56,8 +56,8 @@ public final class PeerShedlock {
     // Prepared, as ours is (the driver keeps it for its connection).
     private static void write(HikariDataSource pool) throws SQLException {
         try (Connection to = pool.getConnection();
-             PreparedStatement s = to.prepareStatement("UPDATE peer SET rev = rev + 1"
-                                                       + " WHERE key = 'k' AND rev >= 0")) {
+             PreparedStatement s = to.prepareStatement("UPDATE peer_row SET rev = rev + 1"
+                                                       + " WHERE name = 'k' AND rev >= 0")) {
             s.executeUpdate();
         }
     }
@@ -71,15 +71,19 @@ public final class PeerShedlock {
         int rounds = Integer.parseInt(args[1]), ms = Integer.parseInt(args[2]);
         int warm = Integer.parseInt(args[4]);
         HikariConfig config = new HikariConfig();
-        config.setJdbcUrl("jdbc:postgresql" + args[0].substring("postgres".length())
-                          + "&sslmode=disable");
+        String[] url = args[0].split(":", 2);
+        config.setJdbcUrl(url[0].equals("mariadb")
+                          ? "jdbc:" + args[0] + "&sslMode=disable&useServerPrepStmts=true"
+                          : "jdbc:postgresql:" + url[1] + "&sslmode=disable");
         config.setMaximumPoolSize(2);
         try (HikariDataSource pool = new HikariDataSource(config)) {
             ask(pool, "CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY,"
-                      + " lock_until timestamp NOT NULL, locked_at timestamp NOT NULL,"
+                      + " lock_until timestamp(3) NOT NULL, locked_at timestamp(3) NOT NULL,"
                       + " locked_by varchar(255) NOT NULL)");
-            ask(pool, "CREATE TABLE IF NOT EXISTS peer (key text PRIMARY KEY, rev bigint)");
-            ask(pool, "INSERT INTO peer VALUES ('k', 1) ON CONFLICT DO NOTHING");
+            // On this server there may have been others before.
+            ask(pool, "DROP TABLE IF EXISTS peer_row");
+            ask(pool, "CREATE TABLE peer_row (name varchar(64) PRIMARY KEY, rev bigint)");
+            ask(pool, "INSERT INTO peer_row VALUES ('k', 1)");
             LockProvider locks = new JdbcLockProvider(pool);
             perRound(warm, () -> pair(locks));
             perRound(warm, () -> write(pool));

@@ -13,6 +13,8 @@ STORES = {
              Peer('concurrency.Mutex', ['tools/bench-peers', 'go'], 'go/etcd.go', True)],
     'firestore': [Peer('gae-js-firestore', ['tools/bench-peers', 'gae-js'],
                        'peer_gae_js_firestore.js', False)],
+    'mariadb': [Peer('GET_LOCK', None, 'bench-peer-get-lock', True),
+                Peer('ShedLock', ['tools/bench-peers', 'shedlock'], 'PeerShedlock.java', False)],
     'mongodb': [Peer('mongo-locks', ['tools/bench-peers', 'mongo-locks'], 'peer_mongo_locks.js',
                      False)],
     'postgres': [Peer('advisory locks', None, 'bench-peer-advisory', True),
@@ -23,7 +25,7 @@ STORES = {
     'sqlite': [],
 }
 # Nobody is woken there: a handover takes as long as it takes until the other one looks.
-SILENT = ['firestore', 'sqlite']
+SILENT = ['firestore', 'mariadb', 'sqlite']
 # Where a write is on disk when it is answered, if the server is started so.
 DURABLE = ['file', 'sqlite', 'etcd', 'postgres', 'redis']
 # There the write by the library alone is the driver's own, not one that tells and asks less.

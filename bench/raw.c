@@ -13,6 +13,9 @@ const struct raw *const raws[] = {
 #ifdef BENCH_FIRESTORE
     &raw_firestore,
 #endif
+#ifdef BENCH_MARIADB
+    &raw_mariadb,
+#endif
 #ifdef BENCH_MONGODB
     &raw_mongodb,
 #endif

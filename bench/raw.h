@@ -19,8 +19,8 @@ struct raw {
     void (*trip)(void);
 };
 extern const struct raw *const raws[]; /* NULL at the end */
-extern const struct raw raw_etcd, raw_file, raw_firestore, raw_mongodb, raw_postgres, raw_redis,
-    raw_sqlite;
+extern const struct raw raw_etcd, raw_file, raw_firestore, raw_mariadb, raw_mongodb, raw_postgres,
+    raw_redis, raw_sqlite;
 
 /* What stands in the row of a plain hold, by its fields (drivers/kit/columns.h); the rev is each
    file's own. Those of JSON are empty. */
