@@ -96,15 +96,16 @@ static enum belief belief(const hf_lock *l)
  * The store has the grant no more. Revs and tokens are times of the store's clock, and a client
  * that removes a grant that is over writes a rev that isn't before its end. A row that was written
  * before that end, or an exclusive grant's row that names a token from before it, tells of a break.
- * Of a session's end nothing is told (expires_us is 0). Returns 1: the grant ended by time, as far
- * as is known.
+ * A session has no such end (expires_us is 0): there `asked_us` counts, the store's time when the
+ * release was asked for, by which the clocks of others may be behind. Returns 1: the grant ended by
+ * time, as far as is known.
  */
-static int ended_by_time(const hf_lock *l, const hf_row *row)
+static int ended_by_time(const hf_lock *l, const hf_row *row, int64_t asked_us)
 {
+    int64_t sure_us = l->expires_us ? l->expires_us : asked_us - OTHERS_LAG_US;
     if (!hf__time_is_over(l)) return 0;
-    if (row->rev && (int64_t)row->rev < l->expires_us) return 0;
-    return l->mode != HF_EXCLUSIVE || row->token <= l->token ||
-           (int64_t)row->token >= l->expires_us;
+    if (row->rev && (int64_t)row->rev < sure_us) return 0;
+    return l->mode != HF_EXCLUSIVE || row->token <= l->token || (int64_t)row->token >= sure_us;
 }
 
 /* Has the store said that it is over, though its time isn't? */
@@ -121,6 +122,7 @@ static int release_by_step(hf_lock *l, int maybe_done, enum belief believed, hf_
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
     struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
+    int64_t asked_us = hf__port_now(&l->h->port).lo_us;
     int rc = 0;
     if (!believed && hf__over_already(l) && hf__unanswered(l))
         return hf__lost_error(l, "release", err);
@@ -143,7 +145,7 @@ static int release_by_step(hf_lock *l, int maybe_done, enum belief believed, hf_
     if (rc) return rc;
     /* A caller that hf_left_ms told of the end is told so here, too. */
     if (believed && out.answer == HF_ANS_OK) return 0;
-    if (believed == BELIEVED && ended_by_time(l, row)) return 0;
+    if (believed == BELIEVED && ended_by_time(l, row, asked_us)) return 0;
     if (believed) { /* which time alone didn't do */
         l->lost = 1;
         l->lost_by = HF_BY_STORE;

@@ -301,6 +301,24 @@ static void a_break_before_it_is_a_loss(void **state)
     broken_before(HF_SHARED, rival_breaks_it);
 }
 
+/* A session has no end in the row: what was written well before the release tells of the break. */
+static void a_break_before_it_is_a_loss_with_sessions(void **state)
+{
+    void (*const others[])(void) = {break_it, rival_breaks_it};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        hold(LEASES);
+        others[i]();
+        stage_suspend(10000000);
+        assert_true(hf_left_ms(lock) > 0);
+        stage_cue(S_SWAP, 1, 1, INSTEAD, 0, time_passes);
+        IS(HF_LOST, hf_release(lock, &stage_error));
+        assert_true(is_text("it was released or broken"));
+        if (other) OK(hf_release(other, &stage_error));
+        done();
+    }
+}
+
 /* The store has said so, whatever it says of the release. */
 static void what_the_store_called_lost_is_lost(void **state)
 {
@@ -386,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_break_is_a_loss_though_nobody_holds_since),
         cmocka_unit_test(a_break_is_a_loss_however_long_the_release_takes),
         cmocka_unit_test(a_break_before_it_is_a_loss),
+        cmocka_unit_test(a_break_before_it_is_a_loss_with_sessions),
         cmocka_unit_test(what_the_store_called_lost_is_lost),
         cmocka_unit_test(without_an_answer_the_end_is_told),
         cmocka_unit_test(a_session_that_was_perhaps_kept_may_last),
