@@ -34,6 +34,9 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
         run holdfast -S "$(as $user)" show "$K"
         [ "$status" != 0 ]
         [[ $output == *"the server is read-only"* ]]
+        run holdfast -S "$(as $user)" doctor
+        [ "$status" = 65 ]
+        [[ $output == *"not safe, because "*"the server is read-only"* ]]
     done
 }
 

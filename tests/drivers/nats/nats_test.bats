@@ -28,6 +28,7 @@ unsafe() { # WHY
     echo "$output"
     [ "$status" = 65 ]
     [[ $output == *"BAD   $1"* ]]
+    [[ $output == *"not safe, because $1"* ]]
     [[ $output == *"1 of "*" failed"* ]]
 }
 
