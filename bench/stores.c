@@ -156,7 +156,8 @@ static void one_unseen(void)
     bench_ok(hf_release(lock, &err), &err);
 }
 
-/* The rows of these keys: the stand-in for MongoDB writes the slower the more it has. */
+/* Deletes the rows of the keys used so far: the stand-in for MongoDB writes the more slowly the
+   more rows it has. */
 static void forget_unseen(void)
 {
     for (; unseen.forgotten < unseen.used; unseen.forgotten++) {

@@ -110,7 +110,8 @@ static int open_file(const char *path, struct lockable *ret, hf_error *err)
 {
     ret->fd = hf__open(path, O_RDWR | O_CLOEXEC, 0);
     if (ret->fd >= 0) return 0;
-    return hf_fail(err, HF_UNAVAILABLE, errno, "the file of flock: %s", strerror(errno));
+    return hf_fail(err, HF_UNAVAILABLE, errno, "bench: open '%s', the file to lock by flock: %s",
+                   path, strerror(errno));
 }
 
 static int open_side(const char *url, const char *path, const char *key, struct lockable *ret,

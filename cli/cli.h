@@ -191,7 +191,8 @@ enum {
     IDLE_CLOSE_MS = 2000, /* for closing a store of which nothing is held */
     GIVE_BACK_MS = 7000   /* for a release: somewhat more than its requests may take */
 };
-/* Runs it in a thread. 1: it is done; 0: it is still at it: then nothing but leave_now is left. */
+/* Runs `body` in a thread. Returns 1: it is done; 0: it still runs, and the caller may only call
+   leave_now. */
 int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
 /* Runs it in a thread until an end signal comes, after block_signals. Returns 0: it is done. -1: no
    thread could be started, and nothing was done. Else the signal, `more_ms` later if it was still

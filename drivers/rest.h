@@ -20,7 +20,7 @@ struct hf__rest {
     const char *store; /* the driver's name, for messages */
     struct hf__pool pool;
     CURL *link[HF_POOL_LINKS]; /* NULL: not made */
-    /* For many replaces at once: none of them is kept waiting by other requests. */
+    /* Connections for many replaces at once, so that other requests don't delay them. */
     struct hf__pool many_pool;
     CURL *many[HF_POOL_LINKS];
     struct hf__rest_lanes *lanes[HF_POOL_LINKS]; /* NULL: not made */

@@ -391,7 +391,7 @@ static void refused(struct call *c, struct hf__et_exchange *x)
         snprintf(x->said, sizeof x->said, "%s", text);
 }
 
-/* What a proxy says without a word of gRPC, as gRPC has it. */
+/* Translates the HTTP status of an answer without a status of gRPC, such as a proxy's. */
 static void not_grpc(const struct call *c, struct hf__et_exchange *x)
 {
     x->status = c->status == 401 || c->status == 403   ? HF_ET_PERMISSION_DENIED

@@ -37,8 +37,9 @@ int hf__client_dead(const struct hf__op *op, uint64_t session)
     if (hf__unseal(generation) != session >> 16) return 1;
     int locked = HF_PROBE("dead.probe", c, HF_BYTE_CLIENT + slot);
     if (locked < 0)
-        return hf_fail(op->err, HF_UNAVAILABLE, -locked, "file: %s: asking whether a session lives",
-                       op->verb);
+        return hf_fail(op->err, HF_UNAVAILABLE, -locked,
+                       "file: %s: asking whether another process lives: %s", op->verb,
+                       strerror(-locked));
     return !locked;
 }
 

@@ -177,7 +177,7 @@ static int read_again(struct hf__fs_auth *a, hf_error *err)
 
 int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_error *err)
 {
-    /* Not for a set-user-id program: the variables are its caller's. */
+    /* A set-user-id program ignores these variables, because its caller sets them. */
     const char *token = secure_getenv("FIRESTORE_ID_TOKEN");
     const char *path = secure_getenv("FIRESTORE_ID_TOKEN_FILE");
     const char *usual = secure_getenv("GOOGLE_APPLICATION_CREDENTIALS");

@@ -204,7 +204,7 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
     int major = 0, minor = 0;
     why[0] = 0;
     if (!row || !row[0] || !row[1])
-        snprintf(why, HF_KIT_WHY, "not an answer to that");
+        snprintf(why, HF_KIT_WHY, "the answer doesn't fit the request");
     else if (!strstr(row[0], "MariaDB"))
         snprintf(why, HF_KIT_WHY, "the server is MySQL %.40s: only MariaDB is supported", row[0]);
     else if (sscanf(row[0], "%d.%d", &major, &minor) != 2 || major < 10 ||

@@ -110,7 +110,8 @@ static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     int64_t done = hf__my_number(&r, HF_MY_DONE);
     *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
     if (done != 0 && done != 1)
-        rc = hf_fail(err, HF_UNKNOWN, 0, "mariadb: replace '%s': not an answer to that", key->text);
+        rc = hf_fail(err, HF_UNKNOWN, 0,
+                     "mariadb: replace '%s': the answer doesn't fit the request", key->text);
     else if (!done && (row || seen || hf__my_has_row(&r))) /* else no row was to be deleted */
         rc = hf__my_refused(st, &r, cur, key->text, err);
     mysql_free_result(r.rows);

@@ -77,7 +77,7 @@ static void see(void *arg, int at, MYSQL_RES *rows)
         else if (!done)
             item->result = hf__my_refused(m->st, &r, item->cur, item->key->text, item->err);
         else
-            fail(item, HF_UNKNOWN, "not an answer to that");
+            fail(item, HF_UNKNOWN, "the answer doesn't fit the request");
     }
     mysql_free_result(rows);
 }

@@ -161,7 +161,7 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
         hf__my_disconnect(link);
         rc = ambiguous;
     } else if (!rc && !ret->row && reads <= 1) {
-        snprintf(f->why, sizeof f->why, "not an answer to that");
+        snprintf(f->why, sizeof f->why, "the answer doesn't fit the request");
         rc = ambiguous;
     }
     hf__my_put_link(st, link);

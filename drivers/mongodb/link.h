@@ -51,8 +51,9 @@ void hf__mg_start(void);
    the program is ending: then it isn't called. */
 int hf__mg_begin(void);
 void hf__mg_end(void);
-/* Around what waits for the network, or for another thread, within such a call: fork doesn't wait
-   for a thread that is in between. That thread has no lock of libmongoc's that isn't its link's. */
+/* Called around each wait for the network, or for another thread, within such a call: fork doesn't
+   wait for a thread that is between the two. That thread holds no lock of libmongoc but its link's.
+ */
 void hf__mg_wait(void);
 void hf__mg_go_on(void);
 

@@ -194,7 +194,8 @@ static int acquired(hf_store *st, const hf_rowkey *key, const PGresult *r, const
         rc = hf__done_but(hf__pg_decode(st, r, 0, cur, "acquire", key->text, err), err);
     uint32_t n = cur->n_holders + cur->n_queue;
     if (rc || (n && !memcmp(cur->party[n - 1].id, party->id, sizeof party->id))) return rc;
-    return hf_fail(err, HF_UNKNOWN, 0, "postgres: acquire '%s': not an answer to that", key->text);
+    return hf_fail(err, HF_UNKNOWN, 0, "postgres: acquire '%s': the answer doesn't fit the request",
+                   key->text);
 }
 
 static int pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,

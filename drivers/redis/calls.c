@@ -134,7 +134,7 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
     }
     if (refused) return hf__rd_complain(link, r, what, key, err);
     if (!is_answer(which, r))
-        snprintf(why, sizeof why, "not an answer to that");
+        snprintf(why, sizeof why, "the answer doesn't fit the request");
     else if (wait && wait->type == REDIS_REPLY_ERROR)
         hf__rd_words(wait->str, why);
     else if (wait && wait->integer < (long long)st->how.wait)

@@ -293,9 +293,9 @@ static int says(const char *text, const char *word)
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Where the code stands: it is the first word. Before Redis 7 what a script met is told by an ERR,
-   in which its code stands behind the last "@user_script: LINE: ", perhaps with a '-'. Other errors
-   may quote such a thing. */
+/* Returns where the error's code stands: it is the first word. Before Redis 7 an error within a
+   script is reported as ERR, and the code stands behind the last "@user_script: LINE: ", perhaps
+   with a '-'. Only errors of scripts are read so: others may quote such text. */
 static const char *code_in(const char *text)
 {
     static const char mark[] = "@user_script:";

@@ -80,8 +80,8 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
         if (!rc && r->type == REDIS_REPLY_ERROR) rc = hf__rd_complain(link, r, "list", prefix, err);
         hf__rd_put_link(st, link);
         if (!rc && !is_scan(r))
-            rc =
-                hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list '%s': not an answer to that", prefix);
+            rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                         HF_RD ": list '%s': the answer doesn't fit the request", prefix);
         if (!rc) snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
         for (size_t i = 0; !rc && i < r->element[1]->elements; i++)
             if (add_name(all, st->how.prefix, r->element[1]->element[i]))
@@ -140,7 +140,8 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
     }
     hf_row_init(&row);
     int rc = hf__rd_shaped(r) ? hf__rd_decode(r, &row, "list", text, err) : HF_UNAVAILABLE;
-    if (!hf__rd_shaped(r)) hf_fail(err, rc, 0, HF_RD ": list '%s': not an answer to that", text);
+    if (!hf__rd_shaped(r))
+        hf_fail(err, rc, 0, HF_RD ": list '%s': the answer doesn't fit the request", text);
     if (!rc && row.rev) { /* else it was deleted meanwhile */
         *ret_clock_us = hf__rd_clock_of(r);
         l->stopped = l->see(l->arg, &key, &row);

@@ -63,7 +63,8 @@ int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char
     hf_row_clear(row);
     if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_INTEGER ||
         r->element[3]->type != REDIS_REPLY_ARRAY || r->element[3]->elements != HF_FIELDS)
-        return hf_fail(err, HF_CORRUPT, 0, HF_RD ": %s '%s': not an answer to that", what, key);
+        return hf_fail(err, HF_CORRUPT, 0, HF_RD ": %s '%s': the answer doesn't fit the request",
+                       what, key);
     if (!r->element[2]->integer) return 0;
     for (int i = 0; i < HF_FIELDS; i++) {
         const redisReply *field = r->element[3]->element[i];
@@ -183,7 +184,7 @@ static int acquired(const redisReply *r, const hf_rowkey *key, const hf_party *p
                     hf_error *err)
 {
     int64_t rev = 0;
-    const char *why = "not an answer to that";
+    const char *why = "the answer doesn't fit the request";
     hf_row_clear(cur);
     if (r->elements > 3 && r->element[2]->type == REDIS_REPLY_INTEGER) {
         int rc = hf__done_but(hf__rd_decode(r, cur, "acquire", key->text, err), err);
@@ -369,7 +370,7 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     } else {
         int told = r->type == REDIS_REPLY_ERROR;
         rc = told ? hf__rd_code(r->str) : HF_UNAVAILABLE;
-        hf__rd_words(told ? r->str : "not an answer to that", why);
+        hf__rd_words(told ? r->str : "the answer doesn't fit the request", why);
         hf_fail(err, rc, 0, HF_RD ": inspect: %s", why);
     }
     freeReplyObject(r);

@@ -216,8 +216,9 @@ static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const cha
         if (!c->row && !c->seen) return 0; /* there was none to be removed */
         known = recall(st, c->key, c->seen, tag);
     }
-    return hf_fail(err, HF_UNAVAILABLE, 0, "s3: replace '%s': other writes were under way",
-                   c->key->text);
+    return hf_fail(err, HF_UNAVAILABLE, 0,
+                   "s3: replace '%s': refused %d times, because other writes were under way",
+                   c->key->text, ROUNDS);
 }
 
 static int replace_one(hf_store *st, const struct hf__s3_change *c, int64_t *ret_clock_us,

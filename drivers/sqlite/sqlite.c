@@ -352,8 +352,9 @@ static int reconnect(hf_store *st, hf_error *err)
     return rc;
 }
 
-/* Is the file that is open still the one of that name? Another one would be another world. Only by
-   its name: closing a descriptor of it would drop SQLite's locks. */
+/* Returns 0 if the name still leads to the file that is open, and the database is connected. A file
+   that was put in its place would hold other locks. The check uses stat: opening and closing the
+   file would drop SQLite's locks. */
 static int ready(hf_store *st, const char *what, const char *key, hf_error *err)
 {
     struct stat s;

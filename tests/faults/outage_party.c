@@ -54,7 +54,8 @@ static void note(const char *what, int rc)
         odd(what, rc);
 }
 
-/* Believes until it has had enough of it, or learns that it is over. */
+/* Holds the lock until until_us or the end of the test, or until it learns that the lock is lost.
+   Notes the first and the last moment at which it believed to hold. */
 static void hold_on(hf_lock *lock, struct hold *hold, int64_t until_us)
 {
     struct pollfd told = {outage_below(2) ? hf_lost_fd(lock) : -1, POLLIN, 0};

@@ -377,7 +377,7 @@ static void hints_are_kept_for_some(void **state)
     free((void *)c.hints);
 }
 
-/* In a long chain the lines of keys are remembered, in a set that has room for fewer. */
+/* Keys of a long chain are cached in a set that has room for fewer than all of them. */
 static void keys_that_share_a_set(void **state)
 {
     enum { LONG = 8, SHARE = HF_WAYS + 3 };

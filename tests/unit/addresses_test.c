@@ -1,5 +1,5 @@
 /*
- * addresses_test.c - whom of those in line a write concerns, and which addresses are listened at.
+ * addresses_test.c - the waiters in line that a write concerns, and the addresses of a handle.
  */
 #include "../../drivers/addresses.h"
 #include "test.h"

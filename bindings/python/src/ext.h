@@ -101,7 +101,7 @@ typedef struct asked {
 extern PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
 unsigned fork_generation(void);
 enum { RAISED = 1 }; /* instead of a code of the library's: there is an exception */
-/* Sets the exception of this code; NULL. The key may be NULL. */
+/* Raises the exception of this code. Returns NULL. The key may be NULL. */
 PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 /* The text is given away; NULL: there is an exception already. */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);

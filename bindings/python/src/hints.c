@@ -38,7 +38,8 @@ static const struct hint of_locks[] = {
     {"at_least", " atleast atleastfor lockatleastfor minhold minduration "},
     {NULL, NULL}};
 
-/* Before those of locks. To a library of events a time to live is how long one is remembered. */
+/* Looked up before the names of locks: in libraries of events a time to live is how long an event
+   is remembered. */
 static const struct hint of_once[] = {
     {"lease, or keep", " ttl expire expires expiresin expiry expiration expirationtime expiretime "
                        "locktimeout lockttl leasetime leaseduration duration ex stale maxage "

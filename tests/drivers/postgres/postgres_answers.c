@@ -357,9 +357,9 @@ static void a_place_in_line(void **state)
     said(get_in_line(st), 0, NULL);
     assert_true(cur.n_queue == 1 && clock_us == INT64_C(1769860800000017));
     ARE({ACQUIRE, pg_row_but("1|" NOW, "queue", WAITS("02000000000000000000000000000000")), 0});
-    said(get_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
+    said(get_in_line(st), HF_UNKNOWN, "acquire 'k': the answer doesn't fit the request");
     ARE({ACQUIRE, pg_row_but("1|" NOW, "", NULL), 0});
-    said(get_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
+    said(get_in_line(st), HF_UNKNOWN, "acquire 'k': the answer doesn't fit the request");
     ARE({ACQUIRE, pg_row_but("0|" NOW, "rev", "6"), 0});
     said(get_in_line(st), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 6);

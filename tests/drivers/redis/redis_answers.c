@@ -149,29 +149,31 @@ static void what_is_no_answer_leaves_a_write_unknown(void **state)
         {":x\r\n", 0, ""},
         {"$-7\r\n", 0, ""},
         {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", 0, ""},
-        {"$-1\r\n", 0, "not an answer to that"},
-        {"*-1\r\n", 0, "not an answer to that"},
-        {"*0\r\n", 0, "not an answer to that"},
-        {":7\r\n", 0, "not an answer to that"},
-        {"$2\r\nOK\r\n", 0, "not an answer to that"},
-        {"*1\r\n:1\r\n", 0, "not an answer to that"},
-        {"*2\r\n$1\r\n1\r\n" CLOCK, 0, "not an answer to that"},
-        {"*2\r\n:1\r\n:2\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n:1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n:1\r\n", 0, "not an answer to that"},
-        {"*2\r\n-ERR\r\n" CLOCK, 0, "not an answer to that"},
+        {"$-1\r\n", 0, "the answer doesn't fit the request"},
+        {"*-1\r\n", 0, "the answer doesn't fit the request"},
+        {"*0\r\n", 0, "the answer doesn't fit the request"},
+        {":7\r\n", 0, "the answer doesn't fit the request"},
+        {"$2\r\nOK\r\n", 0, "the answer doesn't fit the request"},
+        {"*1\r\n:1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n$1\r\n1\r\n" CLOCK, 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n:2\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*1\r\n$1\r\n1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", 0,
+         "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n:1\r\n$1\r\n1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n:1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n-ERR\r\n" CLOCK, 0, "the answer doesn't fit the request"},
         /* A clock is two numbers, and of this world. */
-        {"*2\r\n:1\r\n*2\r\n$3\r\nnow\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$0\r\n\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$2\r\n-1\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n$2\r\n-1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n:1\r\n*2\r\n$19\r\n9223372036854775807\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n$3\r\nnow\r\n$1\r\n1\r\n", 0, "not an answer to that"},
-        {"*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n", 0, "not an answer to that"},
-        {"*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$3\r\nnow\r\n$1\r\n1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$0\r\n\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$2\r\n-1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n$2\r\n-1\r\n$1\r\n1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n:1\r\n*2\r\n$19\r\n9223372036854775807\r\n$1\r\n1\r\n", 0,
+         "the answer doesn't fit the request"},
+        {"*2\r\n$3\r\nnow\r\n$1\r\n1\r\n", 0, "the answer doesn't fit the request"},
+        {"*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n", 0, "the answer doesn't fit the request"},
+        {"*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", 0, "the answer doesn't fit the request"},
     };
     hf_store *st = resp_opened("redis://HOST");
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -186,11 +188,11 @@ static void what_is_no_answer_leaves_a_write_unknown(void **state)
     }
     /* The clock alone is a replace's, and such a one's alone as was done. */
     is(CLOCK, 0);
-    said(get(st), HF_UNAVAILABLE, "not an answer to that");
-    said(takes(st), HF_UNKNOWN, "not an answer to that");
-    said(gets_in_line(st), HF_UNKNOWN, "not an answer to that");
+    said(get(st), HF_UNAVAILABLE, "the answer doesn't fit the request");
+    said(takes(st), HF_UNKNOWN, "the answer doesn't fit the request");
+    said(gets_in_line(st), HF_UNKNOWN, "the answer doesn't fit the request");
     is("*2\r\n:1\r\n" CLOCK, 0);
-    said(replaces(st, 1), HF_UNKNOWN, "not an answer to that");
+    said(replaces(st, 1), HF_UNKNOWN, "the answer doesn't fit the request");
     redis->close(st);
 }
 
@@ -267,13 +269,13 @@ static void damaged_rows_are_told(void **state)
     }
     assert_int_equal(clock_us, INT64_C(1769860800) * 1000000 + 17);
     is("*4\r\n:0\r\n" CLOCK ":0\r\n*0\r\n", 0);
-    said(get(st), HF_CORRUPT, "not an answer to that");
+    said(get(st), HF_CORRUPT, "the answer doesn't fit the request");
     is("*4\r\n:0\r\n" CLOCK "$1\r\n1\r\n*0\r\n", 0);
-    said(get(st), HF_CORRUPT, "not an answer to that");
+    said(get(st), HF_CORRUPT, "the answer doesn't fit the request");
     is("*4\r\n:0\r\n" CLOCK ":1\r\n:1\r\n", 0);
-    said(replaces(st, 1), HF_CORRUPT, "not an answer to that");
+    said(replaces(st, 1), HF_CORRUPT, "the answer doesn't fit the request");
     is("*2\r\n:0\r\n" CLOCK, 0);
-    said(takes(st), HF_CORRUPT, "not an answer to that");
+    said(takes(st), HF_CORRUPT, "the answer doesn't fit the request");
     is(CLOCK, 0);
     said(replaces(st, 1), 0, NULL);
     redis->close(st);
@@ -297,16 +299,17 @@ static void grants_are_told(void **state)
         const char *text;
     } cases[] = {
         {TAKEN("$1\r\n7\r\n"), 0, NULL},
-        {TAKEN("$-1\r\n"), HF_UNKNOWN, "not an answer to that"},
-        {TAKEN(":7\r\n"), HF_UNKNOWN, "not an answer to that"},
-        {TAKEN("$1\r\nx\r\n"), HF_UNKNOWN, "not an answer to that"},
-        {TAKEN("$1\r\n0\r\n"), HF_UNKNOWN, "not an answer to that"},
-        {TAKEN("$2\r\n-7\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {TAKEN("$-1\r\n"), HF_UNKNOWN, "the answer doesn't fit the request"},
+        {TAKEN(":7\r\n"), HF_UNKNOWN, "the answer doesn't fit the request"},
+        {TAKEN("$1\r\nx\r\n"), HF_UNKNOWN, "the answer doesn't fit the request"},
+        {TAKEN("$1\r\n0\r\n"), HF_UNKNOWN, "the answer doesn't fit the request"},
+        {TAKEN("$2\r\n-7\r\n"), HF_UNKNOWN, "the answer doesn't fit the request"},
         {TAKEN("$19\r\n9223372036854775807\r\n"), HF_CORRUPT, "rev above 2^53"},
-        {"*2\r\n:1\r\n" CLOCK, HF_UNKNOWN, "not an answer to that"},
-        {"*4\r\n:1\r\n" CLOCK "$1\r\n7\r\n$1\r\n1\r\n", HF_UNKNOWN, "not an answer to that"},
-        {"*4\r\n:1\r\n" CLOCK ":0\r\n*0\r\n", HF_CORRUPT, "not an answer to that"},
-        {"*4\r\n:1\r\n" CLOCK ":1\r\n*0\r\n", HF_CORRUPT, "not an answer to that"},
+        {"*2\r\n:1\r\n" CLOCK, HF_UNKNOWN, "the answer doesn't fit the request"},
+        {"*4\r\n:1\r\n" CLOCK "$1\r\n7\r\n$1\r\n1\r\n", HF_UNKNOWN,
+         "the answer doesn't fit the request"},
+        {"*4\r\n:1\r\n" CLOCK ":0\r\n*0\r\n", HF_CORRUPT, "the answer doesn't fit the request"},
+        {"*4\r\n:1\r\n" CLOCK ":1\r\n*0\r\n", HF_CORRUPT, "the answer doesn't fit the request"},
     };
     hf_store *st = resp_opened("redis://HOST");
     hf_row row;
@@ -321,7 +324,7 @@ static void grants_are_told(void **state)
     said(take(st, &row), 0, NULL);
     assert_true(row.rev == 5 && row.n_holders == 1);
     is(resp_row_but(1, "", ""), 0);
-    said(take(st, &row), HF_UNKNOWN, "not an answer to that");
+    said(take(st, &row), HF_UNKNOWN, "the answer doesn't fit the request");
     is(resp_row_but(1, "done", "[]"), 0);
     said(take(st, &row), HF_CORRUPT, "damaged");
     /* Without memory for the marker: the key is held all the same. */
@@ -344,13 +347,13 @@ static void places_are_told(void **state)
     is(resp_row_but(1, "queue", WAITS("01000000000000000000000000000000")), 0);
     said(gets_in_line(st), 0, NULL);
     is(resp_row_but(1, "queue", WAITS("02000000000000000000000000000000")), 0);
-    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': the answer doesn't fit the request");
     is(resp_row_but(1, "queue", ""), 0);
-    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': the answer doesn't fit the request");
     is("*4\r\n:1\r\n" CLOCK ":0\r\n*0\r\n", 0);
-    said(gets_in_line(st), HF_CORRUPT, "acquire 'k': not an answer to that");
+    said(gets_in_line(st), HF_CORRUPT, "acquire 'k': the answer doesn't fit the request");
     is("*2\r\n:1\r\n" CLOCK, 0);
-    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': the answer doesn't fit the request");
     is("-OOM command not allowed\r\n", 0);
     said(gets_in_line(st), HF_FULL, "acquire 'k': OOM");
     is(NULL, 1);
