@@ -61,7 +61,7 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     /* The same request asked again is the same grant. */
     if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
     for (const hf_lock *l = e->locks; l; l = l->next) {
-        /* One that another thread is releasing may be another's already. */
+        /* A lock that another thread is releasing may be another client's already. */
         if (l->lost || l->releasing || l->detached || ends_by_lease(l)) continue;
         if (o->mode != HF_EXCLUSIVE && o->mode == (enum hf_mode)l->mode) continue;
         if (thread && l->thread == thread)

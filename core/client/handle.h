@@ -42,8 +42,8 @@ static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
     return port->caps.poll_ms ? port->caps.poll_ms : HF_POLL_MS;
 }
 
-/* What a handle keeps of one key: its waits, its locks, what is known of its row. One that nothing
-   refers to is forgotten when there is no room. */
+/* What a handle keeps of one key: its waits, its locks, what is known of its row. An entry that
+   nothing refers to is forgotten when there is no room. */
 struct hf_entry {
     struct hf_entry *next;
     hf_rowkey key;

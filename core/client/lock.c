@@ -216,9 +216,9 @@ int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, stru
 {
     hf *h = l->h;
     int64_t io_ms = h->port.io_timeout_ms;
-    /* One that doesn't answer must not keep the others from being renewed. */
+    /* A renewal that isn't answered must not keep the others from being made. */
     if (ev->kind == HF_EV_RENEW && l->lease_ms && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
-    /* One that is over needn't be given back: asked once, as a courtesy to the next one. */
+    /* A grant that is over needn't be released: this is sent once, for the next holder's sake. */
     if (ev->kind == HF_EV_RELEASE && hf__over_already(l)) io_ms = 0;
     int64_t until = hf__local_us() + io_ms * 1000;
     ev->token = l->token;

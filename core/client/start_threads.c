@@ -48,7 +48,7 @@ void hf__kick_dispatcher(hf *h)
     h->dispatcher_todo = 1;
     if (!h->dispatcher_runs) return;
     pthread_cond_signal(&h->dispatcher_cond);
-    /* One that doesn't sleep there looks at dispatcher_todo before it does. */
+    /* A dispatcher that doesn't sleep there looks at dispatcher_todo before it does. */
     if (h->dispatcher_sleeps) hf__interrupt(h, HF_DISPATCHER_BELL);
 }
 

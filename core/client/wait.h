@@ -20,7 +20,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w);
    for as long as another thread looks at the wait. */
 void hf__wait_finish(struct hf_wait *w);
 
-/* Is the wait to be notified of its key? One that hasn't looked yet looks in any case. */
+/* Is the wait to be notified of its key? A wait that hasn't looked yet looks in any case. */
 int hf__wanted(const struct hf_wait *w);
 /* The wait for which a key is subscribed to: of those that want notifications the last one that
    came to the store; NULL: there is none. There are several only if a request that held was asked

@@ -171,7 +171,9 @@ static int run_out(const struct hf_session *t, int64_t now_us)
     return !t->adopted && now_us + GRAIN_US > t->until_us;
 }
 
-/* How long an attempt to keep it may take. One that is not kept by itself is kept for a caller. */
+/* How long an attempt to keep it may take. A session without a time of its own is kept for a
+ * caller.
+ */
 static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
 {
     enum hf_renewal_try nth = t->mute ? HF_RENEWAL_AGAIN : HF_RENEWAL_FIRST;

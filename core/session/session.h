@@ -89,8 +89,7 @@ struct hf_session *hf__session_adopt(struct hf_sessions *all, const hf_party *p,
 /* One grant's own, from now on not kept: it counts from asked_us on, as a lease does that is
    counted from its grant. The mutex is dropped. */
 void hf__session_begins(struct hf_sessions *all, struct hf_session *s, int64_t asked_us);
-int hf__session_kept(const struct hf_sessions *all, uint64_t id); /* one of ours, for whoever needs
-                                                                     it */
+int hf__session_kept(const struct hf_sessions *all, uint64_t id); /* one of this handle's? */
 /* It is due: it is kept, or left to itself. The mutex is dropped. */
 void hf__session_tend(struct hf_sessions *all, struct hf_session *s);
 /* The renewer's part: those to be ended; and where no keeper can be started, what is due. When to

@@ -71,8 +71,8 @@ static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
     return NULL;
 }
 
-/* A refused renewal has lost the lock. One that is over isn't renewed: its holder is told. Under
-   the mutex, dropped. */
+/* A refused renewal has lost the lock. A grant that is over isn't renewed: its holder is told.
+   Under the mutex, dropped. */
 static void renew_one(hf_lock *l)
 {
     if (l->pending_release) {

@@ -25,7 +25,8 @@ struct hf_deadlines {
     uint64_t nth; /* how often one was set */
 };
 
-/* Sets the deadline, or changes it. One that is set to the same time again keeps its turn. */
+/* Sets the deadline, or changes it. A deadline that is set to the same time again keeps its turn.
+ */
 void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t at_us);
 /* Takes it out, if it is in. */
 void hf__deadline_drop(struct hf_deadlines *all, struct hf_deadline *d);
