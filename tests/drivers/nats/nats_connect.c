@@ -29,7 +29,8 @@ static int listener, port;
 static enum stop stops;
 static const char *last; /* what it says instead of a handshake, and then goes */
 static size_t last_len;
-static int given_up; /* eventfd: the client has stopped waiting */
+static char heard[4096]; /* what the client sent first */
+static int given_up;     /* eventfd: the client has stopped waiting */
 
 static void put(int fd, const char *text)
 {
@@ -52,7 +53,9 @@ static void talk(int fd)
                     ? "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"tls_required\":true}\r\n"
                     : "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"headers\":true,"
                       "\"max_payload\":1000}\r\n");
-    while (recv(fd, text, sizeof text - 1, 0) > 0) {
+    ssize_t got;
+    while ((got = recv(fd, text, sizeof text - 1, 0)) > 0) {
+        snprintf(heard, sizeof heard, "%.*s", (int)got, text);
         if (stops == IN_TLS_SLOWLY) dribble(fd);
         if (stops == CUT || stops == REFUSED) {
             send(fd, last, last_len, MSG_NOSIGNAL);
@@ -236,6 +239,27 @@ static void refusals_are_passing_or_not(void **state)
     }
 }
 
+static void a_password_is_read_at_each_connect(void **state)
+{
+    static const char *const words[] = {"first-word", "second-word"};
+    struct hf__nats_how how = {.user = "locks"};
+    (void)state;
+    snprintf(how.secret.path, sizeof how.secret.path, "%s/word", scratch_dir);
+    for (size_t i = 0; i < COUNT(words); i++) {
+        struct hf__nats_link link = {0};
+        pthread_t thread;
+        FILE *f = fopen(how.secret.path, "we");
+        assert_non_null(f);
+        fprintf(f, "%s\n", words[i]);
+        assert_int_equal(fclose(f), 0);
+        how.at.n = 0;
+        said(connects(NEVER, &how, &link, LATE_MS, &thread), 0, NULL);
+        hf__nats_disconnect(&link);
+        pthread_join(thread, NULL);
+        assert_non_null(strstr(heard, words[i]));
+    }
+}
+
 /* The terminal of this program is a pseudo terminal's other end, or none: nobody would answer. */
 static void an_encrypted_key_is_refused(void **state)
 {
@@ -310,6 +334,7 @@ int main(void)
         cmocka_unit_test(each_address_of_a_name_is_tried),
         cmocka_unit_test(a_handshake_that_is_cut_denies_nothing),
         cmocka_unit_test(refusals_are_passing_or_not),
+        cmocka_unit_test(a_password_is_read_at_each_connect),
         cmocka_unit_test(an_encrypted_key_is_refused),
         cmocka_unit_test(what_is_unread_does_not_delay_the_end),
         cmocka_unit_test(what_is_too_long_is_not_sent),
