@@ -113,7 +113,11 @@ int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_err
     int64_t clock_us = 0, sent_us = begin(port);
     int rc = port->drv->get(port->st, key, row, &clock_us, err);
     end(port, sent_us, clock_us);
-    return rc;
+    /* Without one no lease could be judged, and a wait would go on without end. */
+    int clockless = !rc && !clock_us && !port->caps.local && !port->caps.sessions;
+    return clockless ? hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': its 'get' tells no clock",
+                               port->drv->name)
+                     : rc;
 }
 
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,

@@ -236,6 +236,34 @@ static void an_opened_store_may_say_what_it_can(void **state)
     assert_true(!caps.queues && caps.queue_cap == 5 && drv.caps.queues);
 }
 
+static int clockless_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                         hf_error *err)
+{
+    (void)st, (void)key, (void)row, (void)ret_clock_us, (void)err;
+    return 0;
+}
+
+/* A wait would go on without end. */
+static void a_driver_without_a_clock_is_named(void **state)
+{
+    (void)state;
+    static const hf_local_ops local = {0};
+    static const hf_session_ops sessions = {0};
+    const hf_driver drv = {
+        .name = "drv", .open = any_open, .close = any_close, .get = clockless_get};
+    struct hf_port port = {.drv = &drv};
+    const hf_rowkey key = {.text = "k", .len = 1};
+    hf_error err;
+    hf_row row;
+    hf_row_init(&row);
+    assert_int_equal(hf__port_get(&port, &key, &row, &err), HF_UNSUPPORTED);
+    assert_string_equal(err.text, "driver 'drv': its 'get' tells no clock");
+    port.caps.sessions = &sessions;
+    assert_int_equal(hf__port_get(&port, &key, &row, &err), 0);
+    port.caps = (hf_caps){.local = &local};
+    assert_int_equal(hf__port_get(&port, &key, &row, &err), 0);
+}
+
 static void what_a_driver_lacks_is_named(void **state)
 {
     (void)state;
@@ -458,6 +486,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_long_name_is_told_in_part, elsewhere, at_home),
         cmocka_unit_test(an_opened_store_may_say_what_it_can),
         cmocka_unit_test(what_a_driver_lacks_is_named),
+        cmocka_unit_test(a_driver_without_a_clock_is_named),
         cmocka_unit_test(what_contradicts_itself_is_refused),
         cmocka_unit_test_setup(all_are_listed_once, here),
         cmocka_unit_test(the_first_folder_counts),
