@@ -48,7 +48,7 @@ start_and() { # SIGNAL KIND [COMMAND...]
     wait "$script" || status=$?
 }
 
-no_folder() { ! ls -d holdfast-"$kind".* 2>/dev/null; }
+no_folder() { [ -z "$(compgen -G "holdfast-$kind.*")" ]; }
 all_gone() { for pid in $pids; do gone "$pid" || return; done; }
 all_ended() { # STATUS
     cat said

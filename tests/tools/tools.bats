@@ -131,6 +131,8 @@ finds() {
     printf 'Who holds it? It says who holds, and who waits. See `who waits`. A user who asks.\n' \
         >tree/page.md
     printf 'who = 1\nprint(who)   # not the user who\n' >tree/tools/who.py
+    printf '%s\n' 'run ! grep a b' '! grep a b || return 1' 'if ! grep a b; then return 1; fi' \
+        'until ! grep a b; do sleep 1; done' '[ ! -e a ] && [[ ! a = b ]]' >tree/good.bats
     run tree/tools/lint
     [ "$status" = 0 ]
     [ -z "$output" ]
@@ -152,6 +154,10 @@ finds() {
     finds SPACE core/bad.c "${head}int hf__a; \n"
     finds SPACE core/bad.c "${head}int hf__a;"
     finds UNDONE core/bad.c "$head/* TO""DO: all */\n"
+    not='! grep -q a b'
+    finds NEGATED bad.bats "    $not\n"
+    finds NEGATED bad.bats "none() { $not; }\n"
+    finds NEGATED bad.bats "    [ -e b ] && $not\n"
     finds HEADERDOC include/bad.h '/*\n * bad.h - bad.\n */\n\nHF_API int hf_a(void);\n'
     finds OPENING core/bad.c 'int hf__a;\n'
     finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
