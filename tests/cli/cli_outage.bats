@@ -153,7 +153,7 @@ server_by_name() { LD_PRELOAD='' server "$1"; }
 # Its server is gone, and nobody answers where it might be: how many ms the wrapper outlives its
 # command is in TOOK.
 outlives_without_names() {
-    hold "$K" --lease 2s
+    hold "$K" --lease "$(lease_ms 2000)ms"
     touch mute
     server_by_name kill
     await gone "$(cat cmd.pid)"
