@@ -397,7 +397,9 @@ static void network_filesystems(void **state)
         refused(hurt_path("local"), 0, HF_UNSUPPORTED, kinds[i].name);
         /* What would give locks out twice isn't advised. */
         int shared = *kinds[i].name && strcmp(kinds[i].name, "fuse") != 0;
-        refused(path, 0, HF_UNSUPPORTED, shared ? "take a store with a server" : "?force=1");
+        refused(path, 0, HF_UNSUPPORTED,
+                shared ? "take a store with a server" : "only this machine mounts it, ?force=1");
+        if (shared) assert_null(strstr(try_open(path, 0)->text, "force"));
         assert_int_equal(access(path, F_OK), -1);
     }
     static const long good[] = {0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x2fc12fc1, 0x794c7630};
