@@ -58,6 +58,25 @@ teardown() { cli_teardown; }
     done
 }
 
+@test "a new password in the file is used when it connects again" {
+    user="guest@'127.0.0.1'"
+    ask "CREATE OR REPLACE USER $user IDENTIFIED BY 'one'; GRANT ALL ON holdfast.* TO $user"
+    echo one >pass
+    HOLDFAST_STORE="mariadb://guest@127.0.0.1:$PORT/holdfast?passfile=$PWD/pass"
+    hold "$K"
+    background run -w 60 "$K" -- true
+    await waiters "$K" 1
+    echo two >pass
+    ask "SET PASSWORD FOR $user = PASSWORD('two'); KILL CONNECTION USER guest"
+    kill "$(cat cmd.pid)"
+    finished
+    cat bg.err
+    [ "$STATUS" = 0 ]
+    # The holder has released it with the new password, too: no lease was waited for.
+    finished "${STARTED[0]}"
+    [ "$STATUS" = 143 ]
+}
+
 @test "a server that is mute, over TLS, is not waited for longer than the limit" {
     good="mariadb://holdfast@localhost:$PORT/holdfast?ssl_ca=$HOLDFAST_TEST_DIR/tls.pem"
     HOLDFAST_STORE=$good hold "$K"
