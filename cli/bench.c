@@ -38,14 +38,17 @@ static int take(struct lockable *l, hf_lock **ret, hf_error *err)
     if (l->store) return hf_acquire(l->store, l->key, NULL, ret, err);
     while (flock(l->fd, LOCK_EX))
         if (errno != EINTR)
-            return hf_fail(err, HF_UNAVAILABLE, errno, "flock: %s", strerror(errno));
+            return hf_fail(err, HF_UNAVAILABLE, errno, "bench: lock its file by flock(2): %s",
+                           strerror(errno));
     return 0;
 }
 
 static int give(struct lockable *l, hf_lock *lock, hf_error *err)
 {
     if (l->store) return hf_release(lock, err);
-    return flock(l->fd, LOCK_UN);
+    if (!flock(l->fd, LOCK_UN)) return 0;
+    return hf_fail(err, HF_UNAVAILABLE, errno, "bench: unlock its file by flock(2): %s",
+                   strerror(errno));
 }
 
 /* Nanoseconds of an acquire and a release with nobody in the way; -1: *err. */

@@ -299,8 +299,8 @@ void unblock_signals(void);
 int signals_fd(void);
 /* The number of one of the four that has come; 0: none. *ret_typed: it came from the terminal. */
 int pending_end_signal(int *ret_typed);
-/* The same of one that comes until then (local time); 0: none, or first a child changed. Behind
-   block_job_signals. */
+/* Waits for one of the four until until_us (local), after block_job_signals. Returns: its number,
+   with *ret_typed as above; 0: none came, or a child changed first. */
 int await_end_signal(int64_t until_us, int *ret_typed);
 /* After a Ctrl-C the calling shell must see that this process died of it, or its script goes on.
    Else returns 128+n. */
@@ -325,9 +325,11 @@ void refuse_reason(const char *text);
 /* ---- damage.c: a store that is truncated while it is mapped ---- */
 
 /*
- * From here on SIGBUS ends neither this process nor the command that it runs. Where the main thread
- * meets the damage, it returns to damage_return() (1 then); another thread waits for the main
- * thread to see damage_fd(), which must then call damage_seen() and leave the library alone.
+ * Handles SIGBUS, which a truncated store raises. After damage_return(), in the main thread: it
+ * jumps back there, where damage_return() returns 1. In another thread: it makes damage_fd()
+ * readable, and the main thread must call damage_seen() within 3 s, and no more of the library.
+ * Before damage_return(), or after the 3 s: kills the process of damage_kills(), and exits with
+ * EXIT_DAMAGED.
  */
 void watch_for_damage(void);
 #define damage_return() sigsetjmp(*damage_jump(), 0)

@@ -45,8 +45,9 @@ void keeper_dismiss(void)
     (void)n; /* a keeper that has ended needs none */
 }
 
-/* Until the descriptor is readable, or so many ms have passed. Once the other end of the pipe is
-   closed, holdfast was killed: then nothing dismisses the keeper any more. */
+/* Waits for a byte in the pipe `dismissal`, for `other` to be readable, or for so many ms. A pipe
+   that is closed without a byte means that holdfast was killed: the wait goes on without it, and
+   `ms` begins anew. Returns: 1: dismissed; 0: not. */
 static int dismissed(struct pollfd *dismissal, struct pollfd *other, int ms)
 {
     struct pollfd fds[2] = {*dismissal, *other};

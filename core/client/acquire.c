@@ -5,10 +5,11 @@
  *    wait of this handle is for the key.
  * 2. Everything else is a wait (acquire_by_wait, wait.c). It enters the key's local queue; only the
  *    first of that queue asks the store.
- * 3. The caller's thread makes the first look (wait_look.c), which on a server begins with an
- *    `acquire` of the driver. Later looks are made by the same thread on local stores, else by the
- *    dispatcher (core/threads/dispatcher.c), which drives a wait that was started with a callback
- *    (hf_acquire_start) from the beginning.
+ * 3. The caller's thread makes the first look (wait_look.c). On a server it begins with an
+ *    `acquire` of the driver, unless this handle knows the row as one that it has left free or
+ *    handed over: then it begins with a write upon that row. Later looks are made by the same
+ * thread on local stores, else by the dispatcher (core/threads/dispatcher.c), which drives a wait
+ * that was started with a callback (hf_acquire_start) from the beginning.
  */
 #include "acquire.h"
 
@@ -117,7 +118,7 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     return rc;
 }
 
-/* One look at the store, without standing in the local line. Under the mutex, dropped. */
+/* One look at the store, outside the local queue. Under the mutex, dropped. */
 static void try_beside(hf *h, struct hf_wait *w)
 {
     h->callers++;

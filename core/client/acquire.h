@@ -1,12 +1,13 @@
 /*
- * acquire.h - from asking for a key to holding it.
+ * acquire.h - what other files need of acquire.c.
  */
 #ifndef HF_ACQUIRE_H
 #define HF_ACQUIRE_H
 
 #include "holdfast.h"
 
-/* A mark made before its event must be on disk before that runs; if it can't be, it doesn't run. */
+/* If `flags` has HF_AT_MOST_ONCE, makes the mark of the event durable, before the event runs.
+   Returns: 0; the code of the failure: the lock is released then, and *lock is NULL. */
 int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err);
 
 #endif

@@ -32,6 +32,7 @@ int hf__asks_store(const hf_lock *l)
 int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
 {
     if (l->pending_release) return l->h->port.caps.local && !l->busy ? l->ask_at_us : INT64_MAX;
+    /* At once: the monitor runs the callback. */
     if (l->lost) return l->on_lost && !l->loss_reported && !l->releasing ? 0 : INT64_MAX;
     if (l->releasing) return INT64_MAX;
     int64_t at = hf__session_over_at(l);

@@ -1,7 +1,7 @@
 /*
  * deadline_list.h - when the expiry monitor looks at what ends by time: at a lock whose lease ends
- * or whose loss is to be told, and at a handover whose claim is awaited. Under the mutex where
- * nothing else is said.
+ * or whose loss is to be told, and at a handover whose claim is awaited. The list is a heap
+ * (util/deadlines.h). Under the mutex where nothing else is said.
  */
 #ifndef HF_DEADLINE_LIST_H
 #define HF_DEADLINE_LIST_H
@@ -10,8 +10,8 @@
 
 struct hf_entry;
 
-/* The local time at which the lease may be over: a little early, for the clocks' rates; then
-   exactly. */
+/* The local time at which the lease may be over. A hundredth early while more than 20 ms are left,
+   as the clocks' rates differ; the monitor then looks again. */
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
 /* When a lock ends with its session, by the local clock; INT64_MAX: it has none, or the store's
    answer decides. */
@@ -25,8 +25,10 @@ int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
    after any change of what hf__watch_at goes by. */
 void hf__set_deadline(hf_lock *lock);
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
-/* If `row`, as just written, holds a grant that was handed over: the expiry monitor passes it on
-   when its claim timeout ends, should no other client do so. Takes the mutex. */
+/* If `row`, as just written, holds a grant that was handed over: on local stores the expiry monitor
+   passes it on when its claim timeout ends, should no other client do so. A waiter that was granted
+   beside others calls it, too: the row may hold their unclaimed grants. On servers it does nothing:
+   there the waiters look by themselves. Takes the mutex. */
 void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row);
 
 #endif

@@ -112,8 +112,8 @@ struct hf_lock {
     uint8_t telling;         /* its teller runs on_lost */
     uint8_t detached;        /* not bound to this handle */
     uint8_t unrenewed;       /* it has a lease, which this handle doesn't renew */
-    uint8_t pending_release; /* given up by the caller, but its release failed: the expiry monitor
-                         tries again */
+    uint8_t pending_release; /* given up by the caller, but its release failed: tried again by the
+                         expiry monitor on local stores, else by the renewer */
     uint8_t lost_by;         /* enum hf_lost_by, of one that is lost */
     uint8_t busy;            /* a request for it is under way */
     uint8_t named;           /* the caller chose its id, and may ask again */
@@ -231,7 +231,8 @@ struct hf {
         struct hf_known_row *row;
     } last_row; /* the last-row cache */
 
-    struct hf_wait *at_store; /* waits that are first in their line */
+    struct hf_wait *at_store; /* waits that ask the store: the first of each local queue, and
+                                 requests beside it (acquire.c) */
     uint32_t n_at_store;
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
     uint64_t clock_jumps;        /* of the store's clock, so far as the expiry monitor knows */
@@ -332,7 +333,7 @@ int hf__closing(hf *h);
 /* Frees all that it has. No other thread is left. */
 void hf__destroy(hf *h);
 
-/* Is it first in its line, and not over yet? Then it is in hf.at_store. */
+/* Does it ask the store, and isn't over yet? Then it is in hf.at_store. */
 static inline int hf__at_store(const struct hf_wait *w)
 {
     return w->state > HF_WAIT_LOCAL && w->state < HF_WAIT_ENDED;

@@ -42,8 +42,9 @@ static void grow_table(hf *h)
     h->buckets = n;
 }
 
-/* Idle ones are kept for their hint, without which `file:` takes three times as long, but only so
-   many (about two megabytes): a map of keys must not grow for ever. */
+/* Adds the key state of a key. Idle key states are kept for what the driver has cached in them.
+   When the table is full, and has IDLE_ENTRIES or more (about 4 MB), all idle ones are freed: a
+   program that uses ever new keys must not grow for ever. */
 HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
 {
     hf_rowkey k;

@@ -187,6 +187,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_e
 static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
+    /* A request, its callback, or the expiry monitor's heap may have it. */
     int rc, waits = l->busy || l->telling || l->watch.nth;
     enum belief believed = NOT_BELIEVED;
     if (waits) {

@@ -1,6 +1,7 @@
 /*
- * wait.c - a request that isn't granted at once: from its beginning to its end. What a look at the
- * store does: wait_look.c.
+ * wait.c - a request from its beginning to its end, but for those that acquire_now (acquire.c)
+ * grants by one call. On a server every request is one of these. What a look at the store does:
+ * wait_look.c.
  */
 #include "wait.h"
 

@@ -159,7 +159,9 @@ static int look(struct hf_wait *w, hf_row *row)
     if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
-    int rc = 0, known = 0, answers = 0;
+    int rc = 0;
+    int known = 0;                              /* `row` is the row as it is, and may be stepped */
+    int answers = 0;                            /* `out` is the answer: nothing is left to ask */
     if (first && hf__yields_first(w)) return 0; /* this look is put off, and still the first */
     if (first) hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
     ev.queue_cap = hf__room_for(w);

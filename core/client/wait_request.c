@@ -113,6 +113,7 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
     for (;;) {
         int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
         if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = w->lost_acquire = 1;
+        /* It grants only where nobody waits. */
         if (!rc && !row->n_queue)
             *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
         else if (!rc)

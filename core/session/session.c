@@ -171,9 +171,9 @@ static int run_out(const struct hf_session *t, int64_t now_us)
     return !t->adopted && now_us + GRAIN_US > t->until_us;
 }
 
-/* How long an attempt to keep it may take. A session without a time of its own is kept for a
- * caller.
- */
+/* Returns: how long one attempt to keep the session may take, at most io_timeout_ms. A session that
+   no keeper keeps (keep_at_us is INT64_MAX) is kept because a caller asked for it; that attempt may
+   take longer. */
 static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
 {
     enum hf_renewal_try nth = t->mute ? HF_RENEWAL_AGAIN : HF_RENEWAL_FIRST;

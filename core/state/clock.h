@@ -1,9 +1,9 @@
 /*
  * clock.h - the interval clock: what a store's clock can say at a local moment.
  *
- * From a request sent at local s, answered at local r, in which the store said c, follows for any
- * local x >= r: the store's clock is at least c + (x - r) and at most c + (x - s), widened by the
- * difference in rate between two clocks (faults of which no bound on round trips is needed).
+ * A request is sent at local time s and answered at r, and the answer says c. At any local x >= r
+ * the store's clock is between c + (x - r) and c + (x - s). HF_CLOCK_RATE_PPM widens both bounds,
+ * as clocks run at different rates. A slow round trip widens the interval, and does no harm.
  * Samples are intersected; if they contradict each other the store's clock has stepped, and only
  * the new one is kept.
  */

@@ -228,8 +228,9 @@ static void put_back(hf_lock *l, int64_t at_us)
     hf__let_go(l);
 }
 
-/* The row is another one by now: `row`. */
-static void refused(const struct renewal *r, hf_lock *l)
+/* Another client has written the row, which is `row` now. A grant that is still in it is renewed
+   upon that row; one that isn't is lost. */
+static void row_moved(const struct renewal *r, hf_lock *l)
 {
     l->expires_us = l->before_us;
     l->unanswered = 0;
@@ -240,12 +241,13 @@ static void refused(const struct renewal *r, hf_lock *l)
     put_back(l, hf__local_us());
 }
 
+/* The row is stored. A grant that was over by the clock was left out of it by the step: it is
+   lost. */
 static void renewed(const struct renewal *r, hf_lock *l)
 {
     l->unanswered = 0;
     if (hf__find_token(&r->row, l->token) < 0)
-        hf__mark_lost(l,
-                      HF_BY_TIME); /* by the clock it was over: the step left it out of the row */
+        hf__mark_lost(l, HF_BY_TIME);
     else
         hf__renewed(l, &r->row);
     hf__let_go(l);
@@ -272,20 +274,21 @@ static void not_sent(const struct renewal *r, hf_lock *l)
     put_back(l, hf__local_us());
 }
 
-static void settle(const struct renewal *r, hf_lock *l)
+/* What the result of its request means for one lock. */
+static void conclude(const struct renewal *r, hf_lock *l)
 {
     if (r->rc < 0 && r->sent) hf__error_keep(&l->why, &r->err);
     if (r->rc == 0) {
         renewed(r, l);
     } else if (r->rc == HF_CONFLICT) {
-        refused(r, l);
+        row_moved(r, l);
     } else if (r->rc == HF_UNKNOWN) {
         unanswered(r, l);
     } else if (r->rc == HF_UNAVAILABLE && r->late) {
         not_sent(r, l);
     } else {
         l->expires_us = l->before_us;
-        if (r->rc == HF_LOST && !r->sent)
+        if (r->rc == HF_LOST && !r->sent) /* `plan` found no grant that could be renewed */
             hf__mark_expired(l);
         else
             hf__renewal_failed(l, r->rc, r->among);
@@ -300,7 +303,7 @@ static void end(struct renewal *r)
     e->renewing = 0;
     for (hf_lock *l = r->first, *next; l; l = next) {
         next = l->renewed_with;
-        settle(r, l);
+        conclude(r, l);
     }
     for (hf_lock *l = e->locks; l && others; l = l->next) hf__kick_renewer(l);
     hf_row_clear(&r->row);

@@ -92,6 +92,9 @@ static void renew_one(hf_lock *l)
     hf__let_go(l);
 }
 
+/* Renews what is due in a queue: with others in one request, where the driver has `replace_many`
+   (`batch`, renew_batch.c), else alone (renew.c). Under the mutex, dropped.
+   Returns: 0: nothing was due; what hf__renew_batch returns; 1: one was renewed. */
 static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue)
 {
     struct hf_deadlines *due = &h->renewals.due[queue];

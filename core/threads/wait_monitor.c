@@ -62,8 +62,9 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
     return act || !row->n_holders;
 }
 
-/* Looks at the row for this wait, and steps it if a holder, a handed-over grant or the party ahead
-   is over. Under the mutex, dropped; the wait is pinned, which keeps it in the list. */
+/* Looks at the row for this wait. Steps it if a holder's or an unclaimed grant is over, or the
+   party just ahead has died. Wakes the wait if it has left the queue. Called under the mutex, which
+   is dropped meanwhile; the wait is pinned, which keeps it in the list. */
 static void notice(hf *h, struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};

@@ -66,7 +66,6 @@ struct hf_store {
     struct hf__et_own *own; /* not ended, the newest last */
     size_t n_own, own_cap;
     struct hf__et_marks marks;
-    uint32_t writes;         /* of rows in which somebody waits */
     uint32_t address, count; /* of the numbers of its sessions: see leases.c */
 };
 

@@ -300,8 +300,8 @@ static int settle_boot(hf_store *st, hf_error *err)
     if (rc) return rc;
     if (block.timens != here.timens)
         return hf_fail(err, HF_UNSUPPORTED, 0,
-                       "file: open '%s': it is in use in another time namespace, whose clock "
-                       "differs from this one's",
+                       "file: open '%s': since this machine's start it belongs to another time "
+                       "namespace, whose clock may differ; open it there, or name another file",
                        st->path);
     st->c.offset_us = block.offset_us;
     return 0;

@@ -60,8 +60,8 @@ struct hf__my_failure {
 int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_MY_NAME],
                    hf_error *err);
 
-/* dial.c. Connects to the first server that can keep the promise, until the local time until_us at
-   most. */
+/* dial.c. Connects, until the local time until_us at most, to the first server that is MariaDB 10.3
+   or later and isn't read-only. */
 int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
                    hf_error *err);
 void hf__my_disconnect(struct hf__my_link *link);

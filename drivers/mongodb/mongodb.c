@@ -319,7 +319,8 @@ static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_er
         key.text = bson_iter_utf8(&id, &key.len);
     if (!key.len || key.len >= HF_KEY_CAP || memchr(key.text, 0, key.len))
         return hf_fail(err, HF_CORRUPT, 0,
-                       "mongodb: list: a document whose _id is not a legal key");
+                       "mongodb: list: a document whose _id is not a legal key (behind '%s')",
+                       l->after);
     memcpy(l->after, key.text, key.len + 1);
     l->n++;
     if (strncmp(key.text, l->from, strlen(l->from)) != 0) l->stop = 1;

@@ -47,7 +47,8 @@ void hf__pg_how_free(struct hf__pg_how *how);
 
 /* dial.c. Are the parameters in order? Asks no server. 0, or HF_INVALID and why not. */
 int hf__pg_check(const struct hf__pg_how *how, hf_error *err);
-/* Connects to the first server that can keep the promise, until the local time until_us at most. */
+/* Connects, until the local time until_us at most, to the first server that is PostgreSQL 9.5 or
+   later and isn't read-only. */
 int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64_t until_us,
                    hf_error *err);
 /* Asks again where the table is: link->schema. */

@@ -52,9 +52,10 @@ struct hf__rd_filter {
     /* Plain bytes in, what has to be sent out. Negative: broken, with the reason. */
     int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
     size_t (*to_send)(void *filter, char *to, size_t cap);
-    /* What came in, plain bytes out: 0: none yet; negative: broken, or the other end is done: the
-       code of it. */
+    /* Takes what the socket brought. Returns: 0; negative: there is no room for it. */
     int (*feed)(void *filter, const char *bytes, size_t n);
+    /* Plain bytes out. Returns: how many; 0: none yet; negative: the code, with the reason: broken,
+       or the other end is done. */
     int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
     const char *const *options; /* the parameters that it knows, NULL at the end */
 };

@@ -28,8 +28,8 @@ struct hf_store {
     struct hf__rd_how how;
     struct hf__links links;
     struct hf__rd_link link[HF_LINKS];
-    /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
-       keys and channels. */
+    /* Used by one thread at a time (hf_notify_ops), but for `payload`, by which any thread reads
+       `sub`: the mutex protects that. */
     struct hf__rd_link listener;
     pthread_mutex_t said_mu;
     struct hf__sub sub;

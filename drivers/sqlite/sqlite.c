@@ -297,9 +297,11 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
     if (!sq) sq = hf__sq_ask(st, "SELECT timens FROM %s", st->clock, &timens);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
     if (timens != st->boot.timens)
-        return refuse(url->safe, HF_UNSUPPORTED, 0,
-                      "it is in use in another time namespace, where the boot is at another time",
-                      err);
+        return refuse(
+            url->safe, HF_UNSUPPORTED, 0,
+            "it belongs to another time namespace, whose clock may differ; open it there, or "
+            "name another file",
+            err);
     return settle(st, "open", url->safe, err);
 }
 

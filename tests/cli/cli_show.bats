@@ -464,13 +464,19 @@ assert at == {26}, at
 EOF
 }
 
+# T: stopped; Z: ended; empty: gone.
+state_of() { sed -n 's/.*) \(.\).*/\1/p' "/proc/$1/stat" 2>state.err || true; }
+
 @test "bench: a side that is killed isn't measured, and no file is left" {
     local left=
     while [ -z "$left" ]; do
         background bench
         until gone "$PID" || [ -n "$left" ]; do
             side=$(pgrep -P "$PID" | head -n 1) || continue
-            kill -KILL "$side" 2>kill.err || continue
+            # A stopped one can't end by itself before it is killed.
+            kill -STOP "$side" 2>kill.err || continue
+            [ "$(state_of "$side")" = T ] || continue
+            kill -KILL "$side"
             left=$(readlink "/proc/$PID"/fd/* | grep /holdfast-bench-) || true
         done
         finished
