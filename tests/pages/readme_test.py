@@ -35,11 +35,6 @@ def without_a_grant(home, text, where):
 
 
 def run_sh(home, text, where):
-    if re.fullmatch(r'tools/\w+\n', text):
-        # Not from inside of a test: tools/test is what runs this, and the demo is a step of it.
-        path = os.path.join(SOURCE, text.strip())
-        point(os.access(path, os.X_OK), f'{where}: {text.strip()} can be executed')
-        return
     if 'npm install' in text:
         # node_install and python_install do it: it takes long.
         for path in re.findall(r'install \S*?(bindings/\w+)', text):
@@ -210,6 +205,15 @@ def links(readme):
         point(os.path.exists(os.path.join(SOURCE, target)), f'{target} is there')
 
 
+def requests_of_the_table(readme):
+    """They are those that lock_trips holds each store to."""
+    with open(os.path.join(SOURCE, 'tests', 'meson.build'), encoding='utf-8') as file:
+        held_to = dict(re.findall(r"^  '(\w+)': \{'light': .*'first': (\d+)", file.read(), re.M))
+    said = dict(re.findall(r'^\| \[`(\w+):`\].*\| (\d+) \|[^|]*\|$', readme, re.M))
+    point(len(held_to) >= 8 and said == held_to, 'the requests of a new key are as the table says',
+          f'{said} and {held_to}')
+
+
 def every_page_is_run():
     """The list of pages beside this file names each page of stores and of the inside that has
     examples that run."""
@@ -247,6 +251,7 @@ def main():
         shutil.rmtree(folder)
     exit_statuses()
     links(readme)
+    requests_of_the_table(readme)
     every_page_is_run()
     return end()
 
