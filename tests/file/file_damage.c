@@ -434,7 +434,7 @@ static void nobody_says_who_lives(void **state)
     int rc = drv->acquire(seam.client[0].st, &key[NEW], &p, 0, &cur, &clock_us, &err);
     seam.probe_error = 0;
     assert_int_equal(rc, HF_UNAVAILABLE);
-    assert_non_null(strstr(err.text, "whether a session lives"));
+    assert_non_null(strstr(err.text, "asking whether another process lives"));
     assert_int_equal(drv->acquire(seam.client[0].st, &key[NEW], &p, 0, &cur, &clock_us, &err), 0);
 }
 
