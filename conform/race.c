@@ -60,11 +60,11 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
         /* A payload about an earlier holder is about an older row. */
         const hf_party *p = &row->party[0], *is_told = &told.party[0];
         /* Some drivers tell other waiters only the holder's request, and when the hold ends. */
-        int hearsay = key->who && memcmp(key->who, p->id, 16) != 0 && !is_told->token;
+        int by_name = key->who && memcmp(key->who, p->id, 16) != 0 && !is_told->token;
         true_word = told.n_holders == 1 &&
                     (memcmp(is_told->id, p->id, 16) != 0 ||
                      (is_told->expires_us == p->expires_us &&
-                      (hearsay || (is_told->token == p->token && is_told->since_us == p->since_us &&
+                      (by_name || (is_told->token == p->token && is_told->since_us == p->since_us &&
                                    is_told->flags == p->flags))));
     }
     hf_row_clear(&told);

@@ -197,7 +197,7 @@ static int in_doubt(const struct group *g, const hf_party *p)
 }
 
 /* Returns 1 for a note (K \t SESSION ".") about a session that the row doesn't name any more. */
-static int is_leftover(const struct life *life, const hf_row *row)
+static int is_stale_note(const struct life *life, const hf_row *row)
 {
     return life->by && !hf__et_names(row, life->session);
 }
@@ -236,19 +236,19 @@ static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey
     }
 }
 
-static void add_leftovers(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                          const hf_row *row, const struct group *g)
+static void delete_stale_notes(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                               const hf_row *row, const struct group *g)
 {
     char tail[HF_ET_TAIL_CAP];
     for (size_t i = 0; i < g->n_lives; i++) {
-        if (!is_leftover(&g->life[i], row)) continue;
+        if (!is_stale_note(&g->life[i], row)) continue;
         if (t->msg.n_success > HF_ET_OPS_CAP) break;
         hf__et_tail(g->life[i].session, ".", tail);
         hf__et_add_delete(t, hf__et_key(st, &t->mem, key->text, tail));
     }
 }
 
-/* Puts back the keys of sessions in doubt and deletes leftover notes, if the row still is this one.
+/* Puts back the keys of sessions in doubt and deletes stale notes, if the row still is this one.
    A failure is ignored: the next reader does the same. The new lease isn't revoked even if the
    write seems to have failed. The write may have landed, and the lease's end would then say that
    all those sessions are over. */
@@ -256,15 +256,15 @@ static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const 
 {
     int64_t s = longest_doubt_s(g, row);
     uint64_t by = 0;
-    int leftovers = 0;
-    for (size_t i = 0; i < g->n_lives; i++) leftovers |= is_leftover(&g->life[i], row);
-    if ((!s && !leftovers) || (s && hf__et_lease_unkept(st, s, &by))) return;
+    int stale_notes = 0;
+    for (size_t i = 0; i < g->n_lives; i++) stale_notes |= is_stale_note(&g->life[i], row);
+    if ((!s && !stale_notes) || (s && hf__et_lease_unkept(st, s, &by))) return;
     struct hf__et_txn t;
     struct hf__et_reply reply = {NULL, 0, 0};
     hf__et_txn_open(&t);
     hf__et_add_compare(&t, st, key, row->rev);
     if (s) add_doubts(&t, st, key, row, g, by);
-    add_leftovers(&t, st, key, row, g);
+    delete_stale_notes(&t, st, key, row, g);
     (void)hf__et_post(&st->http, HF_ET_TXN, &t.msg.base, &t.mem, HF_UNKNOWN, &reply, "get",
                       key->text, NULL);
     hf__et_free(&reply);

@@ -45,7 +45,7 @@ static struct {
     int64_t tick_us;    /* of the clock, if not 0 */
     int hidden;         /* the clock */
     uint64_t sessions;  /* the last one made */
-    uint64_t worn;      /* the last one that is */
+    uint64_t stale;     /* the last one that is */
     uint64_t dead_upto; /* these are dead */
     uint64_t dead;      /* and this one */
     int64_t ends_us[SESSIONS], ms[SESSIONS];
@@ -218,7 +218,7 @@ void stage_hide_clock(int hide)
     pthread_mutex_unlock(&mu);
 }
 
-void stage_wear_sessions(void) { __atomic_store_n(&s.worn, s.sessions, __ATOMIC_SEQ_CST); }
+void stage_make_sessions_stale(void) { __atomic_store_n(&s.stale, s.sessions, __ATOMIC_SEQ_CST); }
 
 void stage_kill_sessions(void)
 {
@@ -226,7 +226,7 @@ void stage_kill_sessions(void)
     s.dead_upto = s.sessions;
     tell();
     pthread_mutex_unlock(&mu);
-    stage_mourn(1);
+    stage_tell_deaths(1);
 }
 
 void stage_kill(uint64_t session)
@@ -236,13 +236,13 @@ void stage_kill(uint64_t session)
     pthread_mutex_unlock(&mu);
 }
 
-void stage_no_mourning(void)
+void stage_tells_no_deaths(void)
 {
     close(s.death_fd);
     s.death_fd = -1;
 }
 
-void stage_mourn(int readable)
+void stage_tell_deaths(int readable)
 {
     uint64_t one = 1;
     if (s.death_fd < 0) return;
@@ -423,7 +423,7 @@ static int st_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_e
 
 static int st_session_stale(hf_store *st, uint64_t session)
 {
-    return !st->rival && session <= __atomic_load_n(&s.worn, __ATOMIC_SEQ_CST);
+    return !st->rival && session <= __atomic_load_n(&s.stale, __ATOMIC_SEQ_CST);
 }
 
 static int st_session_end(hf_store *st, uint64_t session, hf_error *err)

@@ -88,11 +88,11 @@ void stage_forge(void (*forge)(hf_row *row));
 /* Every session, of whatever kind, but those made from here on: dead. */
 void stage_kill_sessions(void);
 void stage_kill(uint64_t session); /* this one; nobody is told */
-/* Every session but those made from here on: worn, as hf_session_ops has it. */
-void stage_wear_sessions(void);
+/* Every session but those made from here on is stale, as hf_session_ops has it. */
+void stage_make_sessions_stale(void);
 /* The descriptor that tells of deaths: it does, or there is none. */
-void stage_mourn(int readable);
-void stage_no_mourning(void);
+void stage_tell_deaths(int readable);
+void stage_tells_no_deaths(void);
 
 hf *stage_open(const char *name);
 int stage_acquire(hf *h, const char *key, int64_t wait_ms, int64_t lease_ms, unsigned flags,

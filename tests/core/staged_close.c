@@ -207,7 +207,7 @@ static void nothing_is_begun_while_it_is_closed(void **state)
 /* ---- beside the library's own threads ---- */
 
 /* A worker had found the lock in its queue, and gave it back once more when it was freed. */
-static void a_leftover_is_given_back_by_one(void **state)
+static void a_pending_release_is_made_by_one(void **state)
 {
     (void)state;
     begin(LEASES);
@@ -254,7 +254,8 @@ static void a_lost_lock_is_given_back_by_one(void **state)
 
 /* ---- what the store didn't take back ---- */
 
-/* For longer than a regret waits for its next turn (a pause lasts half of that at least). */
+/* For longer than a deferred cancel waits for its next turn (a pause lasts half of that at least).
+ */
 static void hangs(void) { hf__pause(1100000); }
 
 static void hang_all(void)
@@ -289,7 +290,7 @@ static hf_stats stats(void)
 }
 
 /* Once its session was over nobody tried to give it back any more, and it stayed in memory. */
-static void a_leftover_whose_session_ends_is_forgotten(void **state)
+static void a_pending_release_whose_session_ends_is_forgotten(void **state)
 {
     (void)state;
     begin(LEASES);
@@ -312,10 +313,10 @@ int main(void)
         cmocka_unit_test(several_that_are_being_acquired_are_waited_for),
         cmocka_unit_test(one_that_is_being_adopted_is_waited_for),
         cmocka_unit_test(nothing_is_begun_while_it_is_closed),
-        cmocka_unit_test(a_leftover_is_given_back_by_one),
+        cmocka_unit_test(a_pending_release_is_made_by_one),
         cmocka_unit_test(a_lost_lock_is_given_back_by_one),
         cmocka_unit_test(regrets_do_not_keep_it_from_closing),
-        cmocka_unit_test(a_leftover_whose_session_ends_is_forgotten),
+        cmocka_unit_test(a_pending_release_whose_session_ends_is_forgotten),
     };
     return TEST_MAIN(tests);
 }

@@ -166,7 +166,8 @@ static void a_word_is_not_judged_by_an_old_clock(void **state)
 
 /* ---- sessions ---- */
 
-/* For longer than a regret waits for its next turn (a pause lasts half of that at least). */
+/* For longer than a deferred cancel waits for its next turn (a pause lasts half of that at least).
+ */
 static void hangs(void) { hf__pause(1100000); }
 
 /* As long as requests of before couldn't be withdrawn, no session was kept. */
@@ -192,7 +193,7 @@ static void sessions_are_kept_beside_regrets(void **state)
     done();
 }
 
-static struct hf_session *tenure;
+static struct hf_session *session;
 
 /* A keeper comes by just then, and passes over it. */
 static void is_passed_over(void)
@@ -200,7 +201,7 @@ static void is_passed_over(void)
     struct hf_keepers *k = &h->sessions.keepers;
     int sleep = 0;
     pthread_mutex_lock(&h->mu);
-    tenure->keep_at_us = 0;
+    session->keep_at_us = 0;
     pthread_cond_broadcast(&k->work);
     pthread_mutex_unlock(&h->mu);
     while (!sleep) {
@@ -217,15 +218,15 @@ static void a_session_that_another_thread_keeps_is_kept_on(void **state)
     (void)state;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
-    OK(hf__session_have(&h->sessions, 3000, 0, &tenure, &stage_error));
+    OK(hf__session_have(&h->sessions, 3000, 0, &session, &stage_error));
     stage_cue(S_KEEP, 1, 1, INSTEAD, 0, is_passed_over);
-    OK(hf__session_keep(&h->sessions, tenure, &stage_error));
+    OK(hf__session_keep(&h->sessions, session, &stage_error));
     pthread_mutex_unlock(&h->mu);
     for (int64_t until = hf__local_us() + LONG_US; hf__local_us() < until; hf__pause(1000))
         if (stage_calls(S_KEEP) >= 2) break;
     assert_true(stage_calls(S_KEEP) >= 2);
     pthread_mutex_lock(&h->mu);
-    hf__session_put(&h->sessions, tenure);
+    hf__session_put(&h->sessions, session);
     pthread_mutex_unlock(&h->mu);
     done();
 }

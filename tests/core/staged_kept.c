@@ -90,7 +90,7 @@ static uint64_t session_of(const char *key)
 
 /* What is acquired with it gets a new one; what is held goes over to that when it is renewed, but
    not by hand, for then it lasts from now on. */
-static void a_worn_session_is_left(void **state)
+static void a_stale_session_is_left(void **state)
 {
     (void)state;
     hf_lock *late;
@@ -98,7 +98,7 @@ static void a_worn_session_is_left(void **state)
     OK(stage_acquire(h, "k", 0, 3000, 0, &lock));
     OK(stage_acquire(h, "x", 0, 60000, 0, &other));
     uint64_t was = session_of("k"), long_one = session_of("x");
-    stage_wear_sessions();
+    stage_make_sessions_stale();
     OK(stage_acquire(h, "y", 0, 3000, 0, &late));
     uint64_t now = session_of("y");
     assert_true(now != was);
@@ -195,7 +195,7 @@ static void deaths_are_noticed_by_looking(void **state)
         hf *third;
         begin(LOCAL);
         if (how) stage_liveness.death_fd = no_fd;
-        stage_no_mourning();
+        stage_tells_no_deaths();
         OK(stage_acquire(rival, "k", 0, 0, 0, &other));
         ask(h, &first, "k", 0, 0);
         await_queue(1);
@@ -217,7 +217,7 @@ static void dies_ahead(unsigned kind)
 {
     struct waiter behind;
     begin(kind);
-    stage_no_mourning();
+    stage_tells_no_deaths();
     hf *third = stage_open("b");
     OK(stage_acquire(third, "x", 0, 0, 0, &lock));
     uint64_t session = stage_row("x")->party[0].session;
@@ -263,7 +263,7 @@ static void who_waits_is_told_that_the_store_is_gone(void **state)
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_cue(S_GET, 2, 1, INSTEAD, HF_UNKNOWN, NULL);
     stage_cue(S_GET, 3, 1 << 20, INSTEAD, HF_CORRUPT, NULL);
-    stage_mourn(1);
+    stage_tell_deaths(1);
     ends(&w, HF_CORRUPT);
     stage_uncue();
     hf_release(other, NULL);
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test(what_was_made_for_it_is_over_before_its_turn),
         cmocka_unit_test(sessions_that_cannot_be_kept_three_times),
         cmocka_unit_test(two_keep_one_at_a_time),
-        cmocka_unit_test(a_worn_session_is_left),
+        cmocka_unit_test(a_stale_session_is_left),
         cmocka_unit_test(a_doubt_that_ends_with_its_session),
         cmocka_unit_test(a_renewal_that_is_answered_too_late),
         cmocka_unit_test(without_threads_nothing_is_tended),

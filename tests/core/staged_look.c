@@ -295,7 +295,7 @@ static void a_dead_holder_is_noticed(void **state)
         pthread_t thread;
         int code = 77;
         begin(LOCAL);
-        if (how == NOT_TOLD) stage_no_mourning();
+        if (how == NOT_TOLD) stage_tells_no_deaths();
         OK(stage_acquire(rival, "k", 0, 0, 0, &other));
         uint64_t asked = stage_calls(S_ALIVE);
         if (how == UNSURE) stage_cue(S_ALIVE, 1, 3, INSTEAD, HF_UNAVAILABLE, NULL);
@@ -305,7 +305,7 @@ static void a_dead_holder_is_noticed(void **state)
         /* It was the holder's, and the first that was made here. */
         stage_kill(rival->port.session);
         if (how == NO_WORD) stage_suspend(31000000); /* as a net under all of it */
-        if (how != NOT_TOLD) stage_mourn(1);
+        if (how != NOT_TOLD) stage_tell_deaths(1);
         pthread_join(thread, NULL);
         assert_int_equal(code, HF_OK);
         hf_release(other, NULL);

@@ -188,7 +188,7 @@ static void who_waits_for_nobody_is_let_in(void **state)
     stage_await(S_WATCH, watched + 1);
     await(monitor_sleeps_long);
     stage_forge(in_line_for_nobody);
-    stage_mourn(1);
+    stage_tell_deaths(1);
     ends(&w, HF_OK);
     stage_forge(NULL);
     OK(hf_release(w.lock, &stage_error));
@@ -208,7 +208,7 @@ static void what_was_noticed_in_vain_is_noticed_again(void **state)
     await(monitor_sleeps_long);
     stage_cue(S_SWAP, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_kill(stage_row("k")->party[0].session);
-    stage_mourn(1);
+    stage_tell_deaths(1);
     ends(&w, HF_OK);
     OK(hf_release(w.lock, &stage_error));
     hf_release(other, NULL);
@@ -258,7 +258,7 @@ static void two_look_for_one_wait(void **state)
     pinned = w.wait;
     uint64_t asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, 0, the_dispatcher_looks);
-    stage_mourn(1);
+    stage_tell_deaths(1);
     stage_await(S_GET, asked + 2);
     stage_suspend(11000000); /* it has looked for deaths for long enough */
     await(monitor_sleeps_long);
@@ -307,7 +307,7 @@ static void a_death_that_is_never_seen(void **state)
     await_queue(1);
     await(monitor_sleeps_long);
     uint64_t asked = stage_calls(S_GET);
-    stage_mourn(1);
+    stage_tell_deaths(1);
     stage_await(S_GET, asked + 1);
     stage_suspend(11000000);
     await(monitor_sleeps_long);

@@ -354,7 +354,7 @@ static hf_party *of_b_just_now(void)
     return p;
 }
 
-/* A payload that names a holder and its end, but no grant: hearsay. */
+/* A payload that names a holder and its end, but no grant. */
 static hf_party *of_b_without_a_token(void)
 {
     word.party[1].token = 0;

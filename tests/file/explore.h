@@ -61,7 +61,7 @@ struct v_proc {
     int at_store, queued, notice;
     const hf_rowkey *waits_for;
     uint8_t attempts; /* makes ids of requests */
-    int mourning;     /* the expiry monitor has begun */
+    int told_deaths;  /* the expiry monitor has begun */
     /* what it believes */
     int inside; /* 1 + number of the key that it holds, 0: none */
     uint64_t token, rev;

@@ -126,7 +126,7 @@ static int look(struct v_proc *me, int key, unsigned how, hf_row *row, int *ret)
     if (out.answer == HF_ANS_DONE || out.answer == HF_ANS_BUSY) return 1;
     if (out.answer != HF_ANS_QUEUED) v_fail("%s: answer %d", name(me), (int)out.answer);
     me->queued = 1;
-    if (v_scene->flags & V_FIRST_LOOK && !me->mourning) me->mourning = me->notice = 1;
+    if (v_scene->flags & V_FIRST_LOOK && !me->told_deaths) me->told_deaths = me->notice = 1;
     return 0;
 }
 

@@ -261,7 +261,7 @@ const struct v_scene v_scenes[] = {
      .act = revive,
      .flags = V_PRUNES},
     {.name = "open", .about = "three open the store", .act = open_session, .flags = V_UNOPENED},
-    {.name = "mourn",
+    {.name = "deaths",
      .about = "the expiry monitor begins with the wait",
      .act = first_look,
      .prepare = key_exists,

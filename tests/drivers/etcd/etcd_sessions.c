@@ -171,12 +171,12 @@ static void a_doubt_is_settled_once(void **state)
 }
 
 /* When a later term has been seen; not by an answer from before. */
-static void a_session_of_an_earlier_term_is_worn(void **state)
+static void a_session_of_an_earlier_term_is_stale(void **state)
 {
     (void)state;
     static const struct {
         const char *term;
-        int worn;
+        int stale;
     } seen[] = {{"2", 0}, {"3", 1}, {"1", 0}, {"32769", 1}, {"32771", 0}, {"65538", 0}};
     hf_store *st = opened();
     hf_row row;
@@ -188,7 +188,7 @@ static void a_session_of_an_earlier_term_is_worn(void **state)
     for (size_t i = 0; i < COUNT(seen); i++) {
         is(200, "{\"header\": {\"raft_term\": \"%s\"}}", seen[i].term);
         said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
-        assert_int_equal(driver->caps.sessions->stale(st, session), seen[i].worn);
+        assert_int_equal(driver->caps.sessions->stale(st, session), seen[i].stale);
     }
     assert_false(driver->caps.sessions->stale(st, UINT64_C(7) << 16)); /* of no known term */
     hf_row_clear(&row);
@@ -452,7 +452,7 @@ int main(void)
         cmocka_unit_test(what_was_noted_goes_with_its_session),
         cmocka_unit_test(a_doubt_may_stay),
         cmocka_unit_test(a_doubt_is_settled_once),
-        cmocka_unit_test(a_session_of_an_earlier_term_is_worn),
+        cmocka_unit_test(a_session_of_an_earlier_term_is_stale),
         cmocka_unit_test(a_session_says_when_it_was_made),
         cmocka_unit_test(leases_end_when_it_says_so),
         cmocka_unit_test(too_many_sessions_are_too_many),

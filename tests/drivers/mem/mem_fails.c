@@ -165,7 +165,7 @@ static void a_table_that_cant_grow_works(void **state)
 }
 
 /* Then it notifies no handle of deaths, and waiters look. */
-static void without_descriptors_nothing_is_mourned(void **state)
+static void without_descriptors_no_death_is_told(void **state)
 {
     (void)state;
     hf_store *other = NULL;
@@ -203,7 +203,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_fails),
         cmocka_unit_test(a_table_that_cant_grow_works),
-        cmocka_unit_test(without_descriptors_nothing_is_mourned),
+        cmocka_unit_test(without_descriptors_no_death_is_told),
         cmocka_unit_test(what_goes_around_a_store_needs_memory),
     };
     char text[HF_KEY_CAP] = "k";

@@ -206,7 +206,7 @@ static void idle_keys_leave_nothing_behind(void **state)
     d->close(st);
 }
 
-static void a_session_dies_with_its_handle_and_is_mourned(void **state)
+static void a_session_dies_with_its_handle_and_its_death_is_told(void **state)
 {
     (void)state;
     hf_store *a = open_store("mem:s"), *b = open_store("mem:s");
@@ -405,7 +405,7 @@ int main(void)
         cmocka_unit_test(tokens_grow_although_free_rows_are_forgotten),
         cmocka_unit_test(a_replace_below_the_floor_learns_it),
         cmocka_unit_test(idle_keys_leave_nothing_behind),
-        cmocka_unit_test(a_session_dies_with_its_handle_and_is_mourned),
+        cmocka_unit_test(a_session_dies_with_its_handle_and_its_death_is_told),
         cmocka_unit_test(who_waited_and_holds_is_rung),
         cmocka_unit_test(an_interrupt_ends_this_watch_or_the_next),
         cmocka_unit_test(the_clock_is_about_the_time_of_day),

@@ -1,6 +1,7 @@
 /*
- * staged_tenure.c - sessions that leases hang on (tenure.c), in the moments that hardly ever come:
- * lost while they are asked for, worn, too short, without memory or a thread to keep them.
+ * staged_sessions.c - sessions that leases hang on (core/session/session.c), in the moments that
+ * hardly ever come: lost while they are asked for, stale, too short, without memory or a thread to
+ * keep them.
  */
 #include "renewal_queue.h"
 #include "staged_waiter.h"
@@ -75,9 +76,9 @@ static void three_that_are_dead_are_enough(void **state)
     for (int i = 0; i < 3; i++) {
         t[i] = have(0);
         for (int k = 0; k < i; k++) assert_true(t[i] != t[k]);
-        stage_wear_sessions();
+        stage_make_sessions_stale();
     }
-    stage_sessions.stale = NULL; /* nothing is worn any more */
+    stage_sessions.stale = NULL; /* nothing is stale any more */
     for (int i = 0; i < 3; i++) t[i]->until_us = hf__local_us() + 1000000; /* less than a half */
     stage_cue(S_KEEP, 1, 3, INSTEAD, HF_LOST, NULL);
     IS(HF_UNAVAILABLE, hf__session_have(&h->sessions, 60000, 0, &none, &stage_error));
@@ -295,7 +296,7 @@ static void a_doubt_about_a_session_that_is_shared(void **state)
     begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     uint64_t was = lock->session->id;
-    stage_wear_sessions();
+    stage_make_sessions_stale();
     stage_cue(S_SWAP, 1, 1 << 20, ALTHOUGH, HF_UNKNOWN, NULL);
     pthread_mutex_lock(&h->mu);
     hf__renew_at(lock, 0);
@@ -361,7 +362,7 @@ static void without_a_thread_it_ends_with_the_handle(void **state)
 /* ---- regrets ---- */
 
 /* The last user of a session goes while the renewer looks after something else. */
-static void one_given_up_beside_a_regret_is_ended(void **state)
+static void one_given_up_beside_a_deferred_cancel_is_ended(void **state)
 {
     (void)state;
     uint8_t id[16] = {7};
@@ -561,7 +562,7 @@ int main(void)
         cmocka_unit_test(a_doubt_about_a_session_that_is_shared),
         cmocka_unit_test(one_that_has_ended_by_itself),
         cmocka_unit_test(without_a_thread_it_ends_with_the_handle),
-        cmocka_unit_test(one_given_up_beside_a_regret_is_ended),
+        cmocka_unit_test(one_given_up_beside_a_deferred_cancel_is_ended),
         cmocka_unit_test(what_cannot_be_withdrawn_yet_is_tried_again),
         cmocka_unit_test(a_named_request_is_not_regretted),
         cmocka_unit_test(who_waits_is_told_that_its_session_is_gone),
