@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,7 +140,8 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
 /* The examination ends before its verdict. Returns: the exit status. */
 static int no_verdict(const hf_error *err)
 {
-    say("doctor: %s; the store is neither proved nor refuted", err->text);
+    say("doctor: %s%s", err->text,
+        err->sys == ENOENT ? "" : "; the store is neither proved nor refuted");
     return hf_code_exit_status(err->code);
 }
 
@@ -167,10 +169,13 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 
 /* ---- the trial, and what is left of it ---- */
 
+/* In memory that the janitor shares. */
 struct trial {
     const hf_driver *drv;
     hf_url url;
     char prefix[HF_CONFORM_PREFIX_CAP];
+    int scratch_rc; /* of the driver's `scratch`, with its error */
+    hf_error scratch_error;
     int beside;     /* on a store beside the one in question, which is removed again */
     int janitor_fd; /* tells the janitor that nothing is left; its other end sees all of them go */
     pid_t janitor;  /* -1: there is none */
@@ -190,8 +195,9 @@ static int remove_all(const struct trial *t, hf_error *err)
 }
 
 /* Whatever ends the doctor, a process of its own removes what the trial has written: it waits until
-   the doctor and all its writers are gone, as each of them has the pipe open. */
-static void janitor_main(const struct trial *t, int fd)
+   the doctor and all its writers are gone, as each of them has the pipe open. It makes the store
+   beside, too, so that there is no moment at which that would be left. */
+static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd)
 {
     static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     hf_error err = {0, 0, ""};
@@ -200,6 +206,12 @@ static void janitor_main(const struct trial *t, int fd)
     for (size_t i = 0; i < sizeof enders / sizeof *enders; i++) signal(enders[i], SIG_IGN);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int std = 0; std < 2 && null >= 0; std++) dup2(null, std);
+    t->scratch_rc =
+        t->drv->scratch ? t->drv->scratch(url, &t->url, &t->scratch_error) : HF_UNSUPPORTED;
+    t->beside = !t->scratch_rc;
+    if (!t->beside) t->url = *url;
+    if (write(made_fd, "", 1) < 0) t->scratch_rc = HF_UNAVAILABLE; /* the doctor is gone */
+    close(made_fd);
     while ((n = read(fd, &nothing_is_left, 1)) < 0 && errno == EINTR) continue;
     if (n != 1 && remove_all(t, &err))
         say("doctor: what was written below '%s' in %s is left there: %s; a doctor that is run an "
@@ -208,21 +220,38 @@ static void janitor_main(const struct trial *t, int fd)
     _exit(0);
 }
 
-static int start_janitor(struct trial *t, hf_error *err)
+/* Returns when the janitor has made the store beside, or failed to. */
+static int start_janitor(struct trial *t, const hf_url *url, hf_error *err)
 {
-    int fd[2];
+    int fd[2], made[2];
+    char byte;
+    ssize_t n;
     if (pipe2(fd, O_CLOEXEC))
         return hf_fail(err, HF_UNAVAILABLE, errno, "pipe: %s", strerror(errno));
+    if (pipe2(made, O_CLOEXEC)) {
+        hf_fail(err, HF_UNAVAILABLE, errno, "pipe: %s", strerror(errno));
+        close(fd[0]);
+        close(fd[1]);
+        return HF_UNAVAILABLE;
+    }
     t->janitor_fd = fd[1];
     t->janitor = fork();
     if (!t->janitor) {
         close(fd[1]);
-        janitor_main(t, fd[0]);
+        close(made[0]);
+        janitor_main(t, url, fd[0], made[1]);
     }
+    int sys = errno;
     close(fd[0]);
-    if (t->janitor > 0) return 0;
+    close(made[1]);
+    while ((n = t->janitor > 0 ? read(made[0], &byte, 1) : 0) < 0 && errno == EINTR) continue;
+    close(made[0]);
+    if (n == 1) return 0;
     close(fd[1]);
-    return hf_fail(err, HF_UNAVAILABLE, errno, "fork: %s", strerror(errno));
+    if (t->janitor > 0) waitpid(t->janitor, NULL, 0);
+    return t->janitor > 0
+               ? hf_fail(err, HF_UNAVAILABLE, 0, "the process that removes the trial was killed")
+               : hf_fail(err, HF_UNAVAILABLE, sys, "fork: %s", strerror(sys));
 }
 
 static void dismiss_janitor(struct trial *t, int nothing_is_left)
@@ -233,29 +262,23 @@ static void dismiss_janitor(struct trial *t, int nothing_is_left)
 }
 
 /* On the store of the URL, or on one of its kind beside it. 0: `t` says where, and has a janitor.
-   1: it can't be tried, as was told. Negative: neither. Signals wait meanwhile, or what is half
-   made would be left. */
+   1: it can't be tried, as was told. Negative: neither. Signals wait meanwhile. */
 static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_error *err)
 {
-    const hf_driver *drv = t->drv;
     char text[sizeof url->safe + 200];
-    int rc = drv->scratch ? drv->scratch(url, &t->url, err) : HF_UNSUPPORTED;
-    t->beside = !rc;
-    if (drv->scratch && rc && (rc != HF_DENIED || e->absent)) {
-        tell_setting(e, 0, err->text);
+    int rc = start_janitor(t, url, err);
+    if (rc || !t->drv->scratch) return rc;
+    if (t->scratch_rc && (t->scratch_rc != HF_DENIED || e->absent)) {
+        tell_setting(e, 0, t->scratch_error.text);
+        dismiss_janitor(t, 1);
         return 1;
     }
-    if (rc) t->url = *url;
-    if (drv->scratch) {
-        snprintf(text, sizeof text, "%s: %s",
-                 rc ? "tried in the store itself, which grows by it"
-                    : "tried on a store of its kind beside it, removed again",
-                 rc ? err->text : t->url.safe);
-        tell_setting(e, 1, text);
-    }
-    rc = start_janitor(t, err);
-    if (rc && t->beside) drv->discard(&t->url);
-    return rc;
+    snprintf(text, sizeof text, "%s: %s",
+             t->scratch_rc ? "tried in the store itself, which grows by it"
+                           : "tried on a store of its kind beside it, removed again",
+             t->scratch_rc ? t->scratch_error.text : t->url.safe);
+    tell_setting(e, 1, text);
+    return 0;
 }
 
 /* Made once: a writer that isn't killed yet when the store is taken away doesn't make it anew. */
@@ -271,7 +294,6 @@ static void make_beside(struct trial *t)
 /* Races writers. 0 or the exit status. */
 static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
-    struct trial t = {.drv = drv};
     hf_error err;
     char text[120];
     const char *lacks = !drv->get ? "get" : !drv->replace ? "replace" : !drv->scan ? "scan" : NULL;
@@ -280,22 +302,28 @@ static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
         tell_setting(e, 0, text);
         return 0;
     }
+    struct trial *t =
+        mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (t == MAP_FAILED) {
+        hf_fail(&err, HF_NOMEM, errno, "map memory: %s", strerror(errno));
+        return no_verdict(&err);
+    }
+    t->drv = drv;
     sigset_t all, before;
     sigfillset(&all);
-    hf__conform_prefix(t.prefix);
+    hf__conform_prefix(t->prefix);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = prepare(&t, url, e, &err);
+    int rc = prepare(t, url, e, &err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) return rc > 0 ? 0 : no_verdict(&err);
-    if (t.beside) make_beside(&t);
-    rc = hf__conform(drv, &t.url, t.prefix, tell_promise, e, &err);
-    if (t.beside) drv->discard(&t.url);
-    dismiss_janitor(&t, t.beside || !rc);
+    if (t->beside) make_beside(t);
+    rc = hf__conform(drv, &t->url, t->prefix, tell_promise, e, &err);
+    if (t->beside) drv->discard(&t->url);
+    dismiss_janitor(t, t->beside || !rc);
     if (rc >= 0) return 0;
     say("doctor: the trial of %s was cut short, and the store is neither proved nor refuted: %s; "
-        "run "
-        "it again",
-        t.url.safe, err.text);
+        "run it again",
+        t->url.safe, err.text);
     return hf_code_exit_status(err.code);
 }
 

@@ -446,9 +446,9 @@ typedef struct hf_driver {
     /*
      * Optional, both or neither, for `doctor`: where a store keeps the space of rows that were
      * deleted, it is tried on another store. `scratch` names one for the (resolved) URL: beside it,
-     * on the same filesystem, with the same options, its `existing` 0; `open` makes it. The store
-     * of the URL needn't be there. DENIED: nothing may be made there. `discard` removes it, by a
-     * signal handler too.
+     * on the same filesystem, with the same options, its `existing` 0; `open` makes what it
+     * hasn't made itself. The store of the URL needn't be there. DENIED: nothing may be made there.
+     * `discard` removes it, by a signal handler too.
      */
     int (*scratch)(const hf_url *url, hf_url *ret, hf_error *err);
     void (*discard)(const hf_url *url);

@@ -372,6 +372,20 @@ seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
     done
 }
 
+@test "doctor that is killed while its store beside is being made leaves none" {
+    export HOLDFAST_DRIVERS=$BUILD HOLDFAST_STORE="sqlite:$PWD/killed.db"
+    made
+    for ((i = 0; i < 12; i++)); do
+        background doctor
+        until compgen -G 'killed.db.doctor-*' >found; do
+            if gone "$PID"; then return 1; fi
+        done
+        kill -KILL "$PID"
+        finished "$PID"
+        await of_a_trial_nothing_is_left
+    done
+}
+
 @test "doctor leaves nothing in a file: or sqlite: store, whatever the mode of the database" {
     export HOLDFAST_DRIVERS=$BUILD
     sqlite3 old.db 'PRAGMA journal_mode = DELETE; CREATE TABLE own (n)'

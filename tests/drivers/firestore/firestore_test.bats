@@ -257,8 +257,8 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     account "http://127.0.0.1:$PORT/token"
     export HOLDFAST_STORE="firestore://demo-holdfast?credentials=$PWD/account.json"
     # Without the old one the lease is over before the command is.
-    background run --lease 3 "$K" -- \
-        sh -c 'touch log.away; until grep -q away log; do sleep 0.2; done; sleep 4'
+    background run --lease 8 "$K" -- \
+        sh -c 'touch log.away; until grep -q away log; do sleep 0.2; done; sleep 9'
     finished
     [ "$STATUS" = 0 ]
     [ "$(grep -c good log)" = 1 ]

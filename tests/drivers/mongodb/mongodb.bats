@@ -48,7 +48,7 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
     mongo
     run holdfast doctor # looking makes no collection
     [ "$status" = 69 ]
-    [[ $output == "holdfast: no store at "*"no collection holdfast"* ]]
+    [[ $output == "holdfast: doctor: no store at "*"no collection holdfast"* ]]
     holdfast run made -- true
     ask 'rows.delete_many({})'
     run holdfast doctor
