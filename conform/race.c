@@ -86,7 +86,7 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->party[1] = hf__con_party(1, 3);
     /* Another id each time: a notification of an earlier row may come as late as it likes. */
     row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
-    row->party[mine].bell = r->con.caps.local ? WAKEUP : 0;
+    row->party[mine].wakeup = r->con.caps.local ? WAKEUP : 0;
     memcpy(id, row->party[mine].id, 16);
     key->who = how & IN_LINE ? id : NULL;
     key->in_line = (how & IN_LINE) != 0;

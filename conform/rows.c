@@ -87,7 +87,7 @@ static int full_row(hf_row *row)
         p->mode = (uint8_t)(i < 4 ? HF_LIMITED : i % 3); /* holders are of one mode */
         p->limit = p->mode == HF_LIMITED ? (i == 5 ? UINT32_MAX : 4 + i) : 0;
         p->flags = i % 4 == 3 ? HF_PARTY_UNCLAIMED : 0;
-        p->bell = (uint8_t)(i * 28);
+        p->wakeup = (uint8_t)(i * 28);
         put_text(p->owner, &p->owner_len, i ? HF_OWNER_CAP - 1 : 1, nasty[i % 5]);
         put_text(p->note, &p->note_len, i == 6 ? 0 : HF_NOTE_CAP - 1, nasty[(i + 1) % 5]);
     }

@@ -32,7 +32,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { BELLS = 256, SLOT_BITS = 16 };
+enum { WAKEUPS = 256, SLOT_BITS = 16 };
 /* A sleeper looks around this often: in suspend its timeout stands still, the caller's doesn't. */
 static const int64_t NAP_US = 60 * 1000000;
 
@@ -53,11 +53,11 @@ struct hf_store {
     uint64_t session;
     unsigned fork_generation;
     int death_fd; /* under table->mu */
-    struct hf__bell bell[BELLS];
+    struct hf__wakeup wakeup[WAKEUPS];
     /* The keys for which wakeup 0 was used, which many waits share; made when there are many waits,
        under table->mu. */
     struct hf__key_marks *marks;
-    struct hf__marked_bell shared_bell; /* of the thread that watches */
+    struct hf__marked_wakeup shared_wakeup; /* of the thread that watches */
 };
 
 static const hf_row no_row;
@@ -242,8 +242,8 @@ static void ring_all(struct rings *r)
     pthread_mutex_lock(&r->table->mu);
     for (uint32_t i = 0; i < r->n; i++) {
         hf_store *st = of_session(r->table, r->who[i].session);
-        if (st && st->marks && !r->who[i].bell) hf__mark_key(st->marks, r->hash);
-        if (st) hf__bell_ring(&st->bell[r->who[i].bell]);
+        if (st && st->marks && !r->who[i].wakeup) hf__mark_key(st->marks, r->hash);
+        if (st) hf__wakeup_post(&st->wakeup[r->who[i].wakeup]);
     }
     pthread_mutex_unlock(&r->table->mu);
     r->n = 0;
@@ -272,34 +272,39 @@ static void make_marks(hf_store *st)
     pthread_mutex_lock(&st->table->mu);
     st->marks = marks;
     pthread_mutex_unlock(&st->table->mu);
-    st->shared_bell.all = 1; /* earlier wakeups weren't marked */
+    st->shared_wakeup.all = 1; /* earlier wakeups weren't marked */
 }
 
-static int mm_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
+static int mm_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                           hf_error *err)
 {
     (void)err;
-    if (!bell && n >= HF_MARKS_FROM && !st->marks) make_marks(st);
-    ret->n[0] = hf__bell_hear(&st->bell[bell]);
+    if (!wakeup && n >= HF_MARKS_FROM && !st->marks) make_marks(st);
+    ret->n[0] = hf__wakeup_count(&st->wakeup[wakeup]);
     ret->n[1] = 0;
     return 0;
 }
 
-static int mm_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
+static int mm_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                     hf_error *err)
 {
     int64_t left = until_us - hf__local_us();
     (void)err;
     if (left > NAP_US) left = NAP_US;
-    if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)since->n[0], left);
+    if (left > 0) hf__wakeup_sleep(&st->wakeup[wakeup], (uint32_t)since->n[0], left);
     return 0;
 }
 
-static int mm_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+static int mm_next_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
 {
-    return hf__bell_event(&st->shared_bell, st->marks, hf__bell_hear(&st->bell[bell]), ret);
+    return hf__wakeup_event(&st->shared_wakeup, st->marks, hf__wakeup_count(&st->wakeup[wakeup]),
+                            ret);
 }
 
-static void mm_interrupt(hf_store *st, uint8_t bell) { hf__bell_interrupt(&st->bell[bell]); }
+static void mm_interrupt(hf_store *st, uint8_t wakeup)
+{
+    hf__wakeup_interrupt(&st->wakeup[wakeup]);
+}
 
 static int mm_death_fd(hf_store *st)
 {

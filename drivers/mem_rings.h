@@ -16,7 +16,7 @@ struct rings {
     uint32_t n;
     struct ring {
         uint64_t session;
-        uint8_t bell;
+        uint8_t wakeup;
     } who[RINGS];
 };
 
@@ -25,7 +25,7 @@ static void ring_all(struct rings *r);
 static void note_ring(struct rings *r, const hf_party *p)
 {
     if (r->n == RINGS) ring_all(r);
-    r->who[r->n++] = (struct ring){p->session, p->bell};
+    r->who[r->n++] = (struct ring){p->session, p->wakeup};
 }
 
 /* Returns 1 if the head of the queue has to plan its look anew: the end of the hold has changed, or

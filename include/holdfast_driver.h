@@ -51,7 +51,7 @@ typedef struct hf_party {
     uint32_t limit;     /* HF_LIMITED */
     uint8_t mode;       /* enum hf_mode */
     uint8_t flags;      /* enum hf_party_flag */
-    uint8_t bell;       /* which bell of its session to ring (stores with hf_local_ops); else 0 */
+    uint8_t wakeup;     /* which wakeup of its session to ring (stores with hf_local_ops); else 0 */
     uint8_t owner_len, note_len;
     char owner[HF_OWNER_CAP];
     char note[HF_NOTE_CAP];

@@ -283,7 +283,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     w->done = done;
     w->arg = arg;
     w->dispatched = 1;
-    w->party.bell = HF_DISPATCHER_BELL;
+    w->party.wakeup = HF_DISPATCHER_WAKEUP;
     hf__ref(h);
     hf__line_up(h, w);
     int lined = w->state == HF_WAIT_LOCAL;

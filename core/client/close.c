@@ -270,7 +270,7 @@ static void cancel_waits(hf *h)
                 hf__schedule(w);
                 pthread_cond_signal(&w->changed);
                 if (w->dispatched) continue;
-                if (h->port.caps.local) hf__interrupt(h, w->party.bell);
+                if (h->port.caps.local) hf__interrupt(h, w->party.wakeup);
             }
 }
 

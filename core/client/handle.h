@@ -27,12 +27,12 @@
 #include "session.h"
 #include "wait_state.h"
 
-#define HF_DISPATCHER_BELL  0
-#define HF_BELLS            16
-#define HF_DEFAULT_LEASE_MS 30000
-#define HF_CLAIM_MS         1000
-#define HF_POLL_MS          250
-#define HF_IO_TIMEOUT_MS    5000
+#define HF_DISPATCHER_WAKEUP 0
+#define HF_WAKEUPS           16
+#define HF_DEFAULT_LEASE_MS  30000
+#define HF_CLAIM_MS          1000
+#define HF_POLL_MS           250
+#define HF_IO_TIMEOUT_MS     5000
 
 struct hf_known_row; /* one block of memory: known_row.h */
 
@@ -214,7 +214,7 @@ struct hf {
     hf_row row;          /* for the fast path: never holds more than its own room */
     int64_t no_clock_us; /* what an instant store tells of its clock, which can be asked */
     uint64_t next_id[2];
-    unsigned next_bell;
+    unsigned next_wakeup;
     uint32_t callers; /* threads inside a sync wait */
     uint32_t refs;    /* its own, and one for each wait that was started and isn't freed yet */
 

@@ -49,7 +49,7 @@ void hf__kick_dispatcher(hf *h)
     if (!h->dispatcher_runs) return;
     pthread_cond_signal(&h->dispatcher_cond);
     /* A dispatcher that doesn't sleep there looks at dispatcher_todo before it does. */
-    if (h->dispatcher_sleeps) hf__interrupt(h, HF_DISPATCHER_BELL);
+    if (h->dispatcher_sleeps) hf__interrupt(h, HF_DISPATCHER_WAKEUP);
 }
 
 /* ---- the expiry monitor ---- */

@@ -203,15 +203,16 @@ void hf__wait_finish(struct hf_wait *w)
 static void drive_by_wakeup(hf *h, struct hf_wait *w)
 {
     const hf_local_ops *local = h->port.caps.local;
-    uint8_t bell = w->party.bell;
+    uint8_t wakeup = w->party.wakeup;
     pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) {
         hf_event_count events;
-        int fails = local->wakeup_begin(h->port.st, bell, 0, &events, NULL);
+        int fails = local->wakeup_begin(h->port.st, wakeup, 0, &events, NULL);
         over = hf__wait_look(w);
         if (!over && fails) hf__pause(hf__poll_us(h));
         if (!over && !fails)
-            local->sleep(h->port.st, bell, &events, hf__min64(w->deadline_us, w->look_at_us), NULL);
+            local->sleep(h->port.st, wakeup, &events, hf__min64(w->deadline_us, w->look_at_us),
+                         NULL);
     }
     pthread_mutex_lock(&h->mu);
 }
@@ -219,7 +220,7 @@ static void drive_by_wakeup(hf *h, struct hf_wait *w)
 void hf__wait_sync(hf *h, struct hf_wait *w)
 {
     int local = h->port.caps.local != NULL, over = 0;
-    w->party.bell = local ? (uint8_t)(1 + h->next_bell++ % (HF_BELLS - 1)) : 0;
+    w->party.wakeup = local ? (uint8_t)(1 + h->next_wakeup++ % (HF_WAKEUPS - 1)) : 0;
     h->callers++;
     hf__line_up(h, w);
     while (w->state == HF_WAIT_LOCAL) {

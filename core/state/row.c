@@ -86,7 +86,7 @@ static int party_equal(const hf_party *a, const hf_party *b)
            a->expires_us == b->expires_us && a->session == b->session &&
            a->lease_ms == b->lease_ms && a->claim_ms == b->claim_ms && a->limit == b->limit &&
            a->mode == b->mode && (a->flags | HF_PARTY_DEAD) == (b->flags | HF_PARTY_DEAD) &&
-           a->bell == b->bell && a->owner_len == b->owner_len && a->note_len == b->note_len &&
+           a->wakeup == b->wakeup && a->owner_len == b->owner_len && a->note_len == b->note_len &&
            !memcmp(a->owner, b->owner, a->owner_len) && !memcmp(a->note, b->note, a->note_len);
 }
 

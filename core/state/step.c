@@ -195,7 +195,7 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     /* From another process: that is the one to wake, and whose life counts, from now on. */
     if (p->session && session && p->session != session) {
         p->session = session;
-        p->bell = asks->bell;
+        p->wakeup = asks->wakeup;
         c->changed = 1;
     }
     if (waits) return (struct hf_outcome){HF_ANS_QUEUED, 0, i - c->row->n_holders, 0};

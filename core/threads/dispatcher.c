@@ -136,7 +136,7 @@ static void sleep_until(hf *h, int64_t until_us)
     h->dispatcher_sleeps = 1;
     pthread_mutex_unlock(&h->mu);
     const hf_local_ops *local = h->port.caps.local;
-    int asked = local ? local->sleep(h->port.st, HF_DISPATCHER_BELL, &seen, until_us, NULL)
+    int asked = local ? local->sleep(h->port.st, HF_DISPATCHER_WAKEUP, &seen, until_us, NULL)
                       : h->port.caps.notify->sleep(h->port.st, &seen, until_us, NULL);
     if (asked < 0) hf__pause(HF_POLL_MS * 1000);
     hf__port_asked(&h->port, asked);

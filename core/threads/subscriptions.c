@@ -55,7 +55,7 @@ static void notify_event(hf *h, const hf_key_event *event)
 static int next_event(hf *h, hf_key_event *ret)
 {
     const hf_local_ops *local = h->port.caps.local;
-    return local ? local->next_event(h->port.st, HF_DISPATCHER_BELL, ret)
+    return local ? local->next_event(h->port.st, HF_DISPATCHER_WAKEUP, ret)
                  : h->port.caps.notify->next_event(h->port.st, ret);
 }
 
@@ -158,7 +158,7 @@ static int begin_wakeup(hf *h, hf_event_count *ret)
 {
     size_t n = h->n_dispatched;
     pthread_mutex_unlock(&h->mu);
-    int rc = h->port.caps.local->wakeup_begin(h->port.st, HF_DISPATCHER_BELL, n, ret, NULL);
+    int rc = h->port.caps.local->wakeup_begin(h->port.st, HF_DISPATCHER_WAKEUP, n, ret, NULL);
     pthread_mutex_lock(&h->mu);
     return rc;
 }

@@ -98,12 +98,12 @@ static void notice(hf *h, struct hf_wait *w)
         hf__notify(w);
         hf__kick_dispatcher(h);
     }
-    uint8_t bell = w->party.bell;
+    uint8_t wakeup = w->party.wakeup;
     if (!--w->pins) pthread_cond_broadcast(&w->changed);
     hf_row_clear(&row);
     if (!wake || w->dispatched) return;
     pthread_mutex_unlock(&h->mu);
-    hf__interrupt(h, bell);
+    hf__interrupt(h, wakeup);
     pthread_mutex_lock(&h->mu);
 }
 

@@ -90,13 +90,13 @@ static inline int hf__latch_unlock(hf__latch *word)
 
 /* ---- a wakeup: a counter to sleep on; a sleep ends at once if the counter has changed ---- */
 
-struct hf__bell {
+struct hf__wakeup {
     _Atomic uint32_t word, sleepers, interrupted;
 };
 
-static inline uint32_t hf__bell_hear(struct hf__bell *b) { return atomic_load(&b->word); }
+static inline uint32_t hf__wakeup_count(struct hf__wakeup *b) { return atomic_load(&b->word); }
 
-static inline void hf__bell_ring(struct hf__bell *b)
+static inline void hf__wakeup_post(struct hf__wakeup *b)
 {
     /* A sleeper raises `sleepers` before the kernel compares the word, so none is missed. */
     atomic_fetch_add(&b->word, 1);
@@ -104,14 +104,14 @@ static inline void hf__bell_ring(struct hf__bell *b)
 }
 
 /* Ends the present sleep, or the next one if no thread sleeps. */
-static inline void hf__bell_interrupt(struct hf__bell *b)
+static inline void hf__wakeup_interrupt(struct hf__wakeup *b)
 {
     atomic_store(&b->interrupted, 1);
-    hf__bell_ring(b);
+    hf__wakeup_post(b);
 }
 
 /* Sleeps for `us` microseconds at most; may wake early. */
-static inline void hf__bell_sleep(struct hf__bell *b, uint32_t heard, int64_t us)
+static inline void hf__wakeup_sleep(struct hf__wakeup *b, uint32_t heard, int64_t us)
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};
     atomic_fetch_add(&b->sleepers, 1);

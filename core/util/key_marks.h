@@ -28,10 +28,10 @@ struct hf__mark_reader {
 };
 
 /* A wakeup that many waits share, as its one reader knows it. All zero at first. */
-struct hf__marked_bell {
+struct hf__marked_wakeup {
     struct hf__mark_reader reader;
-    uint32_t rang; /* the count at the last event, while there were no marks */
-    int all;       /* the next event is about every key */
+    uint32_t counted; /* the count at the last event, while there were no marks */
+    int all;          /* the next event is about every key */
 };
 
 /* Tests of the shared-memory code see each access. */
@@ -74,15 +74,15 @@ static inline int hf__next_mark(struct hf__key_marks *m, struct hf__mark_reader 
     return 1;
 }
 
-/* Reads the next event of a wakeup whose count is `rang`: from its marks; without marks (NULL) one
-   event about every key if the count has changed. */
-static inline int hf__bell_event(struct hf__marked_bell *b, struct hf__key_marks *m, uint32_t rang,
-                                 hf_key_event *ret)
+/* Reads the next event of a wakeup whose count is `counted`: from its marks; without marks (NULL)
+   one event about every key if the count has changed. */
+static inline int hf__wakeup_event(struct hf__marked_wakeup *b, struct hf__key_marks *m,
+                                   uint32_t counted, hf_key_event *ret)
 {
     *ret = (hf_key_event){0, 0};
-    if (b->all || (!m && rang != b->rang)) {
+    if (b->all || (!m && counted != b->counted)) {
         b->all = 0;
-        b->rang = rang;
+        b->counted = counted;
         return 1;
     }
     if (!m || !hf__next_mark(m, &b->reader, &ret->hash)) return 0;

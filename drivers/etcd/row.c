@@ -36,7 +36,7 @@ static void put_party(HfEt__Party *to, const hf_party *p)
     SET(to, mode, p->mode);
     SET(to, limit, p->limit);
     SET(to, flags, p->flags & ~HF_PARTY_DEAD); /* which only a reader sees */
-    SET(to, bell, p->bell);
+    SET(to, wakeup, p->wakeup);
 }
 
 static void put_head(HfEt__Row *to, const hf_row *row)
@@ -104,7 +104,7 @@ static int get_party(const HfEt__Party *from, hf_party *p)
         !get_text(&from->owner, p->owner, HF_OWNER_CAP, &owner_len) ||
         !get_text(&from->note, p->note, HF_NOTE_CAP, &note_len) || from->lease_ms > UINT32_MAX ||
         from->claim_ms > UINT32_MAX || from->limit > UINT32_MAX || from->mode > UINT8_MAX ||
-        from->flags > UINT8_MAX || from->bell > UINT8_MAX)
+        from->flags > UINT8_MAX || from->wakeup > UINT8_MAX)
         return 0;
     p->owner_len = (uint8_t)owner_len;
     p->note_len = (uint8_t)note_len;
@@ -117,7 +117,7 @@ static int get_party(const HfEt__Party *from, hf_party *p)
     p->mode = (uint8_t)from->mode;
     p->limit = (uint32_t)from->limit;
     p->flags = (uint8_t)from->flags;
-    p->bell = (uint8_t)from->bell;
+    p->wakeup = (uint8_t)from->wakeup;
     return 1;
 }
 

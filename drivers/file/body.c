@@ -151,7 +151,7 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
 
 /* Both lists keep their order. So the search for a party goes on where the last one was found. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
-                      struct hf__rung *rung)
+                      struct hf__owed *owed)
 {
     const unsigned char *first = (const unsigned char *)(f->at + 1), *p = first;
     const unsigned char *end = first + hf__used(&f->head);
@@ -175,7 +175,7 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
             HF_COPY_OUT("granted.first", &old, p, HF_PARTY_FIXED);
             anew = memcmp(old.id, head->id, sizeof old.id) != 0;
         }
-        if (anew) hf__ring(op, head->session, head->bell, op->key->hash, rung);
+        if (anew) hf__ring(op, head->session, head->wakeup, op->key->hash, owed);
     }
     for (uint32_t i = 0, at = 0; i < row->n_holders; i++) {
         const hf_party *now = &row->party[i];
@@ -185,7 +185,7 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
             HF_COPY_OUT("granted.waited", &old, p, HF_PARTY_FIXED);
             p += HF_PARTY_BYTES(old.owner_len, old.note_len);
             if (memcmp(old.id, now->id, sizeof old.id)) continue;
-            hf__ring(op, now->session, now->bell, op->key->hash, rung);
+            hf__ring(op, now->session, now->wakeup, op->key->hash, owed);
             at++;
             break;
         }

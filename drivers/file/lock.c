@@ -99,17 +99,18 @@ void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
 
 /* ---- wakeups ---- */
 
-/* A debt: wakeups that are owed, to one wakeup word (`bell`), or to all that ring_unclaimed finds.
+/* A debt: wakeups that are owed, to one wakeup word (`wakeup`), or to all that ring_unclaimed
+ * finds.
  */
 #define DEBT_ONE (UINT64_C(1) << 63)
 #define DEBT_ALL (UINT64_C(1) << 62)
-enum { DEBT_BELL_BITS = 4, DEBT_SLOT_BITS = 12, DEBT_REV_BITS = 46 };
-_Static_assert(HF_FILE_BELLS <= 1 << DEBT_BELL_BITS && HF_FILE_SLOTS <= 1 << DEBT_SLOT_BITS,
-               "a debt names a bell");
+enum { DEBT_WAKEUP_BITS = 4, DEBT_SLOT_BITS = 12, DEBT_REV_BITS = 46 };
+_Static_assert(HF_FILE_WAKEUPS <= 1 << DEBT_WAKEUP_BITS && HF_FILE_SLOTS <= 1 << DEBT_SLOT_BITS,
+               "a debt names a wakeup");
 
-static _Atomic uint32_t *bell_at(struct hf__client *c, uint32_t slot, uint32_t bell)
+static _Atomic uint32_t *wakeup_at(struct hf__client *c, uint32_t slot, uint32_t wakeup)
 {
-    return &hf__slot_at(c, slot)->bell[bell % HF_FILE_BELLS];
+    return &hf__slot_at(c, slot)->wakeup[wakeup % HF_FILE_WAKEUPS];
 }
 
 /* Marks the key before the counter goes up: a thread that reads the new count finds the mark. */
@@ -122,40 +123,41 @@ static void mark(const struct hf__op *op, uint32_t slot, uint64_t hash)
     if (missed) HF_STORE("marks.missed", &s->missed, 1);
 }
 
-void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t hash,
-              struct hf__rung *rung)
+void hf__ring(const struct hf__op *op, uint64_t session, uint8_t wakeup, uint64_t hash,
+              struct hf__owed *owed)
 {
     struct hf__client *c = op->c;
     uint32_t slot = (uint32_t)(session & 0xffff);
     if (slot >= HF_FILE_SLOTS) return;
-    if (!(bell % HF_FILE_BELLS)) mark(op, slot, hash);
-    _Atomic uint32_t *word = bell_at(c, slot, bell);
+    if (!(wakeup % HF_FILE_WAKEUPS)) mark(op, slot, hash);
+    _Atomic uint32_t *word = wakeup_at(c, slot, wakeup);
     /* The session may be dead: a wakeup without a sleeper does no harm. Releases the row to the
        woken thread: pairs with the load in hf__file_wakeup_begin. */
     HF_XADD("ring", word, 1);
-    if (rung && rung->n < sizeof rung->word / sizeof *rung->word) {
-        rung->debt =
-            rung->n ? DEBT_ALL : DEBT_ONE | (uint64_t)slot << DEBT_BELL_BITS | bell % HF_FILE_BELLS;
-        rung->word[rung->n++] = word;
+    if (owed && owed->n < sizeof owed->word / sizeof *owed->word) {
+        owed->debt = owed->n
+                         ? DEBT_ALL
+                         : DEBT_ONE | (uint64_t)slot << DEBT_WAKEUP_BITS | wakeup % HF_FILE_WAKEUPS;
+        owed->word[owed->n++] = word;
     } else {
         HF_FUTEX_WAKE("ring.wake", c, word, INT32_MAX);
     }
 }
 
-void hf__rung_owe(struct hf__bucket *b, struct hf__rung *rung, uint64_t rev)
+void hf__owed_note(struct hf__bucket *b, struct hf__owed *owed, uint64_t rev)
 {
-    if (!rung->n) return;
+    if (!owed->n) return;
     const uint64_t mask = (UINT64_C(1) << DEBT_REV_BITS) - 1;
-    rung->debt |= (rev & mask) << (DEBT_BELL_BITS + DEBT_SLOT_BITS) & ~(DEBT_ONE | DEBT_ALL);
-    HF_STORE("owe", &b->debt, rung->debt); /* there is none: hf__bucket_lock has paid it */
+    owed->debt |= (rev & mask) << (DEBT_WAKEUP_BITS + DEBT_SLOT_BITS) & ~(DEBT_ONE | DEBT_ALL);
+    HF_STORE("owe", &b->debt, owed->debt); /* there is none: hf__bucket_lock has paid it */
 }
 
-void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *rung)
+void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *owed)
 {
-    if (!rung->n) return;
-    for (uint32_t i = 0; i < rung->n; i++) HF_FUTEX_WAKE("rung.wake", c, rung->word[i], INT32_MAX);
-    uint64_t seen = rung->debt;
-    HF_CAS("rung.paid", &b->debt, &seen, 0);
+    if (!owed->n) return;
+    for (uint32_t i = 0; i < owed->n; i++) HF_FUTEX_WAKE("owed.wake", c, owed->word[i], INT32_MAX);
+    uint64_t seen = owed->debt;
+    HF_CAS("owed.paid", &b->debt, &seen, 0);
 }
 
 /* Wakes the waiters of this bucket that were granted a key and haven't claimed it, and the first of
@@ -173,7 +175,7 @@ static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
             hf_party party;
             HF_COPY_OUT("unclaimed", &party, p, HF_PARTY_FIXED);
             if (party.session && (i == holders || party.flags & HF_PARTY_UNCLAIMED))
-                hf__ring(op, party.session, party.bell, f.cell->hash, NULL);
+                hf__ring(op, party.session, party.wakeup, f.cell->hash, NULL);
             p += HF_PARTY_BYTES(party.owner_len, party.note_len);
         }
         rc = hf__follow(op, &f.cell->next, hf__unseal(f.cell->self) >> 8, &f.cell);
@@ -184,10 +186,10 @@ static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
 /* Makes the wakeups that the bucket's last owner may not have made. Waking twice does no harm. */
 static int pay(const struct hf__op *op, struct hf__bucket *b)
 {
-    uint64_t debt = HF_LOAD("debt", &b->debt), slot = debt >> DEBT_BELL_BITS & 0xfff;
+    uint64_t debt = HF_LOAD("debt", &b->debt), slot = debt >> DEBT_WAKEUP_BITS & 0xfff;
     int rc = 0;
     if (debt & DEBT_ONE && slot < HF_FILE_SLOTS)
-        HF_FUTEX_WAKE("debt.wake", op->c, bell_at(op->c, (uint32_t)slot, (uint32_t)debt),
+        HF_FUTEX_WAKE("debt.wake", op->c, wakeup_at(op->c, (uint32_t)slot, (uint32_t)debt),
                       INT32_MAX);
     else
         rc = ring_unclaimed(op, b);

@@ -36,7 +36,7 @@ void hf__format(void *base, uint64_t lines, unsigned mode, const struct hf__boot
     s.byte_order = 0x01020304;
     s.slots = HF_FILE_SLOTS;
     s.buckets = HF_FILE_BUCKETS;
-    s.bells = HF_FILE_BELLS;
+    s.wakeups = HF_FILE_WAKEUPS;
     s.mode = mode;
     hf__random(s.id, sizeof s.id);
     s.created_us = hf__local_us() + boot->offset_us;
@@ -58,7 +58,7 @@ const char *hf__static_wrong(const struct hf__static *s)
         return "is damaged: the header at offset 0";
     if (s->format != HF_FILE_FORMAT) return "has a format that this version doesn't know";
     if (s->byte_order != 0x01020304 || s->slots != HF_FILE_SLOTS || s->buckets != HF_FILE_BUCKETS ||
-        s->bells != HF_FILE_BELLS)
+        s->wakeups != HF_FILE_WAKEUPS)
         return "has a geometry that this version doesn't know";
     return NULL;
 }

@@ -386,7 +386,7 @@ static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
 /* Instead of what was found. HF_CONFLICT: what was found is too old, *cur (if there is one) tells.
  */
 static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_row *row,
-                        size_t need, hf_row *cur, struct hf__found *f, struct hf__rung *rung)
+                        size_t need, hf_row *cur, struct hf__found *f, struct hf__owed *owed)
 {
     struct hf__body *to, h = {.extent = 0};
     int rc = 0;
@@ -400,21 +400,21 @@ static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_
     put_row(f->cell, to, row, need, &h);
     hf__publish(f->cell, f->seq);
     if (hf__waiters(&f->head) && row->n_holders) {
-        hf__ring_granted(op, f, row, rung);
-        hf__rung_owe(b, rung, row->rev);
+        hf__ring_granted(op, f, row, owed);
+        hf__owed_note(b, owed, row->rev);
     }
     return 0;
 }
 
 static int replace_locked(const struct hf__op *op, struct hf__bucket *b, uint64_t seen,
                           const hf_row *row, size_t need, hf_row *cur, struct hf__found *f,
-                          struct hf__rung *rung)
+                          struct hf__owed *owed)
 {
     int rc = locate(op, b, f);
     if (!rc) rc = compare(op, f, seen, cur);
     if (rc) return rc;
     if (!row) return f->cell ? vacate(op, b, f) : 0;
-    return store_locked(op, b, row, need, cur, f, rung);
+    return store_locked(op, b, row, need, cur, f, owed);
 }
 
 static int too_many(const struct hf__op *op, const hf_row *row)
@@ -431,20 +431,20 @@ static int replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     const struct hf__op op = {c, "replace", key, err};
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hf__found f = {.cell = NULL};
-    struct hf__rung rung;
+    struct hf__owed owed;
     size_t need = row ? hf__encoded_size(row) : sizeof(struct hf__body);
     int rc = hf__broken(&op);
-    rung.n = 0;
+    owed.n = 0;
     if (row && too_many(&op, row)) return HF_FULL;
     if (!rc && row && needs_ceiling(c, row->rev)) rc = hf__raise_ceiling(&op, row->rev);
     while (!rc) {
         rc = hf__bucket_lock(&op, b);
         if (rc) break;
-        rc = replace_locked(&op, b, seen, row, need, cur, &f, &rung);
+        rc = replace_locked(&op, b, seen, row, need, cur, &f, &owed);
         if (rc == 0 || rc == HF_CONFLICT) remember(&op, &f);
         hf__bucket_unlock(c, b);
         if (rc == 0 || rc == HF_CONFLICT) {
-            hf__rung_wake(c, b, &rung);
+            hf__owed_wake(c, b, &owed);
             *ret_clock_us = 0;
             return rc;
         }
@@ -485,7 +485,7 @@ int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf
 /* HF_CONFLICT: again, from the beginning. */
 static int update_locked(const struct hf__op *op, struct hf__bucket *b,
                          int (*step)(void *arg, hf_row *row), void *arg, hf_row *row,
-                         struct hf__found *f, struct hf__rung *rung)
+                         struct hf__found *f, struct hf__owed *owed)
 {
     struct hf__client *c = op->c;
     int rc = locate(op, b, f);
@@ -495,7 +495,7 @@ static int update_locked(const struct hf__op *op, struct hf__bucket *b,
     if (rc <= 0) return rc;
     if (too_many(op, row)) return HF_FULL;
     if (needs_ceiling(c, row->rev)) return HF_NEED_CEILING;
-    return store_locked(op, b, row, hf__encoded_size(row), NULL, f, rung);
+    return store_locked(op, b, row, hf__encoded_size(row), NULL, f, owed);
 }
 
 int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
@@ -505,18 +505,18 @@ int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, h
     const struct hf__op op = {c, "update", key, err};
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hf__found f = {.cell = NULL};
-    struct hf__rung rung;
+    struct hf__owed owed;
     hf__look_sometimes(c, HF_ENV(c, rough_now)(c) + c->offset_us);
     int rc = is_sound(c) ? 0 : hf__broken(&op);
-    rung.n = 0;
+    owed.n = 0;
     while (!rc) {
         rc = hf__bucket_lock(&op, b);
         if (rc) break;
-        rc = update_locked(&op, b, step, arg, row, &f, &rung);
+        rc = update_locked(&op, b, step, arg, row, &f, &owed);
         if (!rc) remember(&op, &f);
         hf__bucket_unlock(c, b);
         if (!rc) {
-            hf__rung_wake(c, b, &rung);
+            hf__owed_wake(c, b, &owed);
             return 0;
         }
         if (rc == HF_NEED_CEILING)

@@ -97,9 +97,9 @@ int hf__file_session_fd(hf_store *st)
 
 /* ---- wakeups ---- */
 
-static _Atomic uint32_t *own_bell(struct hf__client *c, uint8_t bell)
+static _Atomic uint32_t *own_wakeup(struct hf__client *c, uint8_t wakeup)
 {
-    return &hf__slot_at(c, (uint32_t)(c->session & 0xffff))->bell[bell % HF_FILE_BELLS];
+    return &hf__slot_at(c, (uint32_t)(c->session & 0xffff))->wakeup[wakeup % HF_FILE_WAKEUPS];
 }
 
 /* Makes the marks. A failure (the disk may be full) is tried again when there are twice as many
@@ -109,26 +109,27 @@ static void make_marks(hf_store *st, size_t n)
     const struct hf__op op = {hf__client_of(st), "listen", NULL, NULL};
     int rc = hf__marks_room(&op, hf__slot_at(op.c, (uint32_t)(op.c->session & 0xffff)));
     if (rc) st->marks_for = 2 * n;
-    st->marked = st->shared_bell.all = !rc; /* earlier wakeups weren't marked */
+    st->marked = st->shared_wakeup.all = !rc; /* earlier wakeups weren't marked */
 }
 
-static int marks_are_worth_it(const hf_store *st, uint8_t bell, size_t n)
+static int marks_are_worth_it(const hf_store *st, uint8_t wakeup, size_t n)
 {
-    return !bell && !st->marked && n >= HF_MARKS_FROM && n >= st->marks_for;
+    return !wakeup && !st->marked && n >= HF_MARKS_FROM && n >= st->marks_for;
 }
 
-int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
+int hf__file_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                          hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "listen", NULL, err};
     int rc = hf__broken(&op);
-    if (!rc && marks_are_worth_it(st, bell, n)) make_marks(st, n);
+    if (!rc && marks_are_worth_it(st, wakeup, n)) make_marks(st, n);
     /* Pairs with the addition in hf__ring: a row that is read after this is at least as new. */
-    if (!rc) ret->n[0] = HF_LOAD("listen", own_bell(c, bell));
+    if (!rc) ret->n[0] = HF_LOAD("listen", own_wakeup(c, wakeup));
     return rc;
 }
 
-int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
+int hf__file_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                    hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
@@ -136,10 +137,10 @@ int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int6
     const char *why;
     int rc = hf__broken(&op);
     if (rc) return rc;
-    _Atomic uint32_t *word = own_bell(c, bell);
+    _Atomic uint32_t *word = own_wakeup(c, wakeup);
     uint32_t seen = (uint32_t)since->n[0];
     if (HF_LOAD("watch.look", word) != seen) return 0;
-    if (atomic_exchange_explicit(&st->interrupted[bell], 0, memory_order_acq_rel)) return 0;
+    if (atomic_exchange_explicit(&st->interrupted[wakeup], 0, memory_order_acq_rel)) return 0;
     int64_t left_us = until_us - HF_NOW(c);
     if (left_us <= 0) return 0;
     HF_FUTEX_WAIT("watch.sleep", c, word, seen, left_us);
@@ -149,7 +150,7 @@ int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int6
     return hf__broken(&op);
 }
 
-int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+int hf__file_next_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "watch", NULL, NULL};
@@ -157,20 +158,20 @@ int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
     if (atomic_load_explicit(&c->broken, memory_order_acquire)) return 0;
     struct hf__slot *s = hf__slot_at(c, (uint32_t)(c->session & 0xffff));
     struct hf__key_marks *m = st->marked ? hf__marks_of(&op, s, &missed) : NULL;
-    uint32_t rang = HF_LOAD("event.bell", own_bell(c, bell));
+    uint32_t counted = HF_LOAD("event.wakeup", own_wakeup(c, wakeup));
     if (m && HF_LOAD("event.missed", &s->missed)) {
         HF_STORE("event.all", &s->missed, 0);
-        st->shared_bell.all = 1;
+        st->shared_wakeup.all = 1;
     }
-    return hf__bell_event(&st->shared_bell, m, rang, ret);
+    return hf__wakeup_event(&st->shared_wakeup, m, counted, ret);
 }
 
-void hf__file_interrupt(hf_store *st, uint8_t bell)
+void hf__file_interrupt(hf_store *st, uint8_t wakeup)
 {
     struct hf__client *c = hf__client_of(st);
     if (atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST) return;
-    _Atomic uint32_t *word = own_bell(c, bell);
-    atomic_store_explicit(&st->interrupted[bell], 1, memory_order_release);
+    _Atomic uint32_t *word = own_wakeup(c, wakeup);
+    atomic_store_explicit(&st->interrupted[wakeup], 1, memory_order_release);
     HF_XADD("interrupt", word, 1);
     HF_FUTEX_WAKE("interrupt.wake", c, word, INT32_MAX);
 }

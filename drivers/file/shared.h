@@ -43,7 +43,7 @@ enum {
     HF_FILE_FORMAT = 1,
     HF_LINE = 64, /* the unit of offsets */
     HF_SECTOR = 512,
-    HF_FILE_BELLS = 16, /* of a session */
+    HF_FILE_WAKEUPS = 16, /* of a session */
     HF_BODY_LEAST = 256,
     HF_BODY_CODES = 15, /* bodies have HF_BODY_LEAST << code bytes: 256 bytes to 4 MiB */
     HF_PARTIES_CAP = 4096,
@@ -96,7 +96,7 @@ static inline uint64_t hf__lock_owner(uint64_t word)
 struct hf__static { /* sector 0: written once, never changed */
     char magic[8];
     uint32_t format, byte_order;
-    uint32_t slots, buckets, bells, mode;
+    uint32_t slots, buckets, wakeups, mode;
     uint8_t id[16];
     int64_t created_us;
     uint8_t unused[HF_SECTOR - 64];
@@ -129,7 +129,7 @@ struct hf__slot {                /* a session */
     _Atomic uint64_t marks;      /* sealed line of the struct hf__key_marks of wakeup 0; 0: none */
     _Atomic uint64_t missed;     /* 1: a mark couldn't be made */
     uint64_t unused[5];
-    _Atomic uint32_t bell[HF_FILE_BELLS];
+    _Atomic uint32_t wakeup[HF_FILE_WAKEUPS];
 };
 
 struct hf__bucket {
@@ -199,7 +199,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-
 /* A party is stored as its bytes up to the owner's end, then the note, padded to 8. */
 enum { HF_PARTY_FIXED = offsetof(hf_party, owner) };
 _Static_assert(HF_PARTY_FIXED == 65 && offsetof(hf_party, session) == 40 &&
-                   offsetof(hf_party, flags) == 61 && offsetof(hf_party, bell) == 62 &&
+                   offsetof(hf_party, flags) == 61 && offsetof(hf_party, wakeup) == 62 &&
                    offsetof(hf_party, owner_len) == 63 && offsetof(hf_party, note_len) == 64,
                "the format of a party");
 #define HF_PARTY_BYTES(owner_len, note_len) \
@@ -466,18 +466,18 @@ int hf__bucket_lock(const struct hf__op *op, struct hf__bucket *b);
  * the unlock, since the woken thread would run into the lock. Meanwhile the bucket notes the debt:
  * the next owner of its lock wakes that waiter, too, in case the first owner died in between.
  */
-struct hf__rung {
+struct hf__owed {
     uint32_t n;
     uint64_t debt;
     _Atomic uint32_t *word[16];
 };
 /* For a key with that hash. */
-void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t hash,
-              struct hf__rung *rung);
+void hf__ring(const struct hf__op *op, uint64_t session, uint8_t wakeup, uint64_t hash,
+              struct hf__owed *owed);
 /* Notes the debt, before the bucket is unlocked; `rev` makes its value unique. */
-void hf__rung_owe(struct hf__bucket *b, struct hf__rung *rung, uint64_t rev);
+void hf__owed_note(struct hf__bucket *b, struct hf__owed *owed, uint64_t rev);
 /* Wakes, and clears the debt, after the bucket is unlocked. */
-void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *rung);
+void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *owed);
 
 /* ---- cell.c: chains, allocation ---- */
 
@@ -548,7 +548,7 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
                    uint64_t rev, struct hf__body *head);
 /* Notes a wakeup for each party that waits in the current body and holds in the row. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
-                      struct hf__rung *rung);
+                      struct hf__owed *owed);
 
 static inline unsigned char *hf__put_party(unsigned char *at, const hf_party *p)
 {

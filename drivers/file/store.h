@@ -14,7 +14,7 @@ struct hf_store {
     pthread_mutex_t mu;               /* of death_fd */
     _Atomic uint8_t interrupted[256]; /* the next sleep at that wakeup returns at once */
     /* Only the thread that sleeps at wakeup 0, which many waits share: see marks.h. */
-    struct hf__marked_bell shared_bell;
+    struct hf__marked_wakeup shared_wakeup;
     size_t marks_for;              /* from this number of waits on, marks are made */
     int marked;                    /* there are some */
     int death_fd;                  /* -1: none yet; -2: there can be none */
@@ -40,11 +40,12 @@ void hf__fork_release(void);
 int hf__file_session(hf_store *st, uint64_t *ret, hf_error *err);
 int hf__file_alive(hf_store *st, uint64_t session, hf_error *err);
 int hf__file_session_fd(hf_store *st);
-int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err);
-int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
+int hf__file_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                          hf_error *err);
+int hf__file_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                    hf_error *err);
-void hf__file_interrupt(hf_store *st, uint8_t bell);
-int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
+void hf__file_interrupt(hf_store *st, uint8_t wakeup);
+int hf__file_next_event(hf_store *st, uint8_t wakeup, hf_key_event *ret);
 int hf__file_death_fd(hf_store *st);
 int hf__file_death_read(hf_store *st);
 

@@ -21,7 +21,7 @@ static inline uint64_t hf__party_word(const hf_party *p, uint64_t token, int64_t
                                       int64_t expires_us, uint32_t claim_ms, uint8_t flags)
 {
     uint64_t w[2], times = p->lease_ms | (uint64_t)claim_ms << 32,
-                   kind = p->mode | (uint64_t)flags << 8 | (uint64_t)p->bell << 16 |
+                   kind = p->mode | (uint64_t)flags << 8 | (uint64_t)p->wakeup << 16 |
                           (uint64_t)p->owner_len << 24 | (uint64_t)p->note_len << 32;
     memcpy(w, p->id, 16);
     return w[0] ^ hf__turned(w[1], 7) ^ hf__turned(token, 14) ^ hf__turned((uint64_t)since_us, 21) ^

@@ -24,7 +24,7 @@ void hf__party_to_numbers(const hf_party *p, int64_t ret[HF_PARTY_FIELDS])
     const int64_t n[HF_PARTY_FIELDS] = {
         (int64_t)p->token, p->since_us, p->expires_us, (int64_t)p->session,
         p->lease_ms,       p->claim_ms, p->mode,       p->limit,
-        p->flags,          p->bell};
+        p->flags,          p->wakeup};
     memcpy(ret, n, sizeof n);
 }
 
@@ -39,7 +39,7 @@ void hf__party_from_numbers(hf_party *p, const int64_t n[HF_PARTY_FIELDS])
     p->mode = (uint8_t)n[HF_PARTY_MODE];
     p->limit = (uint32_t)n[HF_PARTY_LIMIT];
     p->flags = (uint8_t)n[HF_PARTY_FLAGS];
-    p->bell = (uint8_t)n[HF_PARTY_BELL];
+    p->wakeup = (uint8_t)n[HF_PARTY_WAKEUP];
 }
 
 /* ---- there ---- */

@@ -23,7 +23,7 @@ enum hf__party_field {
     HF_PARTY_MODE,
     HF_PARTY_LIMIT,
     HF_PARTY_FLAGS,
-    HF_PARTY_BELL,
+    HF_PARTY_WAKEUP,
     HF_PARTY_FIELDS
 };
 struct hf__party_range {

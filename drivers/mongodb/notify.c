@@ -78,7 +78,7 @@ static void ring(hf__mg_listener *listener)
 {
     uint64_t one = 1;
     ssize_t n = write(listener->changed_fd, &one, sizeof one);
-    (void)n; /* full means that it has rung already */
+    (void)n; /* full means that it has owed already */
 }
 
 /* Sleeps until something may have changed or local time until_us; 0: it is that late. Under the
@@ -87,12 +87,12 @@ static int sleep_until(hf__mg_listener *listener, int64_t until_us)
 {
     struct pollfd fd = {listener->changed_fd, POLLIN, 0};
     int64_t left_ms = (until_us - hf__local_us()) / 1000 + 1;
-    uint64_t rung;
+    uint64_t owed;
     if (until_us <= hf__local_us()) return 0;
     pthread_mutex_unlock(&listener->mu);
     /* In a suspend no time passes for it. */
     poll(&fd, 1, left_ms > LONGEST_MS ? LONGEST_MS : (int)left_ms);
-    ssize_t n = read(listener->changed_fd, &rung, sizeof rung);
+    ssize_t n = read(listener->changed_fd, &owed, sizeof owed);
     (void)n;
     pthread_mutex_lock(&listener->mu);
     return 1;

@@ -266,7 +266,7 @@ static int li_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_coun
     return hf_fail(err, HF_DENIED, 0, "liar: wakeup_begin: denied");
 }
 
-static void make(int bells)
+static void make(int wakeups)
 {
     static const hf_driver lies_of = {.open = li_open,
                                       .get = li_get,
@@ -277,7 +277,7 @@ static void make(int bells)
                                       .enter = li_enter};
     static const hf_liveness_ops liveness_lies = {.session = li_session, .alive = li_alive};
     hf_local_ops local_lies = {.now = li_now, .update = li_update};
-    if (!bells) local_lies.wakeup_begin = li_wakeup_begin; /* whose checks take their time */
+    if (!wakeups) local_lies.wakeup_begin = li_wakeup_begin; /* whose checks take their time */
     make_around(base, &lies_of, &local_lies, &liveness_lies);
 }
 
@@ -319,7 +319,7 @@ static void racers_are_not_deceived(void **state)
         }
 }
 
-/* Of another kind: it tells its clock with its replies, and knows neither sessions nor bells. */
+/* Of another kind: it tells its clock with its replies, and knows neither sessions nor wakeups. */
 static void a_store_like_a_server_passes(void **state)
 {
     (void)state;

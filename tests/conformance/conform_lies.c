@@ -153,7 +153,7 @@ static int li_payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 }
 
 /* A waiter is refused at each call in turn. */
-static void bells(void **state)
+static void wakeups(void **state)
 {
     (void)state;
     make();
@@ -208,7 +208,7 @@ static int li_session_end(hf_store *st, uint64_t session, hf_error *err)
 }
 
 /* Where sessions are leases a waiter has one, which is ended. */
-static void bells_of_leases(void **state)
+static void wakeups_of_leases(void **state)
 {
     (void)state;
     make();
@@ -342,9 +342,9 @@ int main(void)
         cmocka_unit_test(each_call_of_a_check),
         cmocka_unit_test(listings),
         cmocka_unit_test(races),
-        cmocka_unit_test(bells),
+        cmocka_unit_test(wakeups),
         cmocka_unit_test(payloads),
-        cmocka_unit_test(bells_of_leases),
+        cmocka_unit_test(wakeups_of_leases),
         cmocka_unit_test(what_outlives_its_handle),
         cmocka_unit_test(clocks),
         cmocka_unit_test(wrapped),

@@ -250,12 +250,14 @@ static int li_alive(hf_store *st, uint64_t session, hf_error *err)
     return way == SAYS_YES ? 1 : way == TURNS ? !rc : rc;
 }
 
-static int li_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
+static int li_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                           hf_error *err)
 {
-    return way_of('l') == DENIES ? no(err) : base->caps.local->wakeup_begin(st, bell, n, ret, err);
+    return way_of('l') == DENIES ? no(err)
+                                 : base->caps.local->wakeup_begin(st, wakeup, n, ret, err);
 }
 
-static int li_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
+static int li_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                     hf_error *err)
 {
     enum way way = way_of('w');
@@ -264,7 +266,7 @@ static int li_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int
     /* Nobody comes any more once another one was denied something: time flies. */
     for (;;) {
         int64_t look_us = hf__local_us() + 20000, end_us = look_us < until_us ? look_us : until_us;
-        int rc = base->caps.local->sleep(st, bell, since, end_us, err), over = all->denied;
+        int rc = base->caps.local->sleep(st, wakeup, since, end_us, err), over = all->denied;
         if (rc || hf__local_us() < end_us || end_us == until_us) return rc;
         if (over) all->ahead_us += 10000000;
         if (over) return 0;
@@ -474,7 +476,7 @@ static void threads(void **state)
     examine(of, hf__conform_threads, &replaces[0]);
 }
 
-static void bells(void **state)
+static void wakeups(void **state)
 {
     (void)state;
     static const struct one cases[] = {
@@ -527,7 +529,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_killed), cmocka_unit_test(whose_death_is_noticed),
         cmocka_unit_test(processes),     cmocka_unit_test(threads),
-        cmocka_unit_test(bells),         cmocka_unit_test(interrupts),
+        cmocka_unit_test(wakeups),       cmocka_unit_test(interrupts),
     };
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED || hf_url_parse(scratch("file:@"), &url, NULL)) return 1;

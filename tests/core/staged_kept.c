@@ -248,7 +248,7 @@ static void the_one_ahead_dies(void **state)
 {
     (void)state;
     dies_ahead(LOCAL);
-    dies_ahead(BELLS);
+    dies_ahead(WAKEUPS);
 }
 
 /* A store that is gone for good ends waits, too; a store that is away doesn't. */

@@ -14,7 +14,7 @@
 enum {
     SERVER = 0,
     WATCHED = STAGE_WATCHES, /* with a watch of keys */
-    BELLS = STAGE_LIVENESS | STAGE_WATCHES,
+    WAKEUPS = STAGE_LIVENESS | STAGE_WATCHES,
     LOCAL = STAGE_LOCAL | STAGE_LIVENESS,
     LEASES = STAGE_SESSIONS,
     /* With a watch, and sessions to wait with that last a minute: no pause of the machine ends

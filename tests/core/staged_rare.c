@@ -160,7 +160,7 @@ static int is_adopted(void)
 static void each_allocation_fails_in_turn(void **state)
 {
     (void)state;
-    static const unsigned cans[] = {SERVER, WATCHED, BELLS, LOCAL, LEASES};
+    static const unsigned cans[] = {SERVER, WATCHED, WAKEUPS, LOCAL, LEASES};
     int (*const does[])(void) = {opens,         holds,     holds_alone, holds_plainly, is_started,
                                  waits_in_vain, runs_once, is_shared,   is_broken,     is_adopted};
     for (size_t can = 0; can < sizeof cans / sizeof *cans; can++)

@@ -127,7 +127,7 @@ static void behind_a_thread_its_time_runs_out(void **state)
 }
 
 /* Notifications cease: a wait that the dispatcher drives looks by itself. */
-static void bells_that_fall_silent(void **state)
+static void wakeups_that_fall_silent(void **state)
 {
     (void)state;
     struct waiter w;
@@ -467,7 +467,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_are_handed_at_once),
         cmocka_unit_test(behind_a_thread_its_time_runs_out),
-        cmocka_unit_test(bells_that_fall_silent),
+        cmocka_unit_test(wakeups_that_fall_silent),
         cmocka_unit_test(what_a_watch_asks_counts),
         cmocka_unit_test(who_found_no_room_is_not_woken),
         cmocka_unit_test(in_line_behind_what_is_over),

@@ -71,7 +71,7 @@ static void ask_and_sleep(void *arg, int code, hf_lock *l, const hf_error *err)
 static void who_is_late_looks_once(void **state)
 {
     (void)state;
-    static const unsigned cans[] = {SERVER, WATCHED, BELLS};
+    static const unsigned cans[] = {SERVER, WATCHED, WAKEUPS};
     for (int i = 0; i < 6; i++) {
         int held = i % 2;
         hf_wait *before;
@@ -93,7 +93,7 @@ static void who_is_late_looks_once(void **state)
 static void a_wait_bears_a_store_that_is_away(void **state)
 {
     (void)state;
-    static const unsigned cans[] = {SERVER, WATCHED, BELLS};
+    static const unsigned cans[] = {SERVER, WATCHED, WAKEUPS};
     for (size_t i = 0; i < 3; i++) {
         struct asker a = {.lease_ms = 60000};
         begin(cans[i]);
@@ -319,7 +319,7 @@ static void where_writes_cost_nobody_lines_up(void **state)
 static void behind_others_of_its_process(void **state)
 {
     (void)state;
-    static const unsigned cans[] = {SERVER, BELLS};
+    static const unsigned cans[] = {SERVER, WAKEUPS};
     for (int i = 0; i < 2; i++) {
         begin(cans[i]);
         OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
@@ -366,7 +366,7 @@ static uint64_t waiting(hf *store)
 static void closing_ends_those_in_line(void **state)
 {
     (void)state;
-    static const unsigned cans[] = {SERVER, BELLS, LOCAL};
+    static const unsigned cans[] = {SERVER, WAKEUPS, LOCAL};
     for (int i = 0; i < 3; i++) {
         struct asker a = {.lease_ms = 60000}, b = a;
         int code = 77;
@@ -429,7 +429,7 @@ static void without_threads_a_wait_ends_at_once(void **state)
 static void a_started_wait_is_told_once(void **state)
 {
     (void)state;
-    static const unsigned cans[] = {SERVER, WATCHED, BELLS, LOCAL};
+    static const unsigned cans[] = {SERVER, WATCHED, WAKEUPS, LOCAL};
     for (int i = 0; i < 4; i++) {
         hf_wait *w, *behind, *late;
         int code = 77, second = 77, third = 77;

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-static const unsigned kinds[] = {SERVER, WATCHED, BELLS, LOCAL, LEASES};
+static const unsigned kinds[] = {SERVER, WATCHED, WAKEUPS, LOCAL, LEASES};
 
 static void ask_for(struct waiter *w, int64_t wait_ms)
 {

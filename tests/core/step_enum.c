@@ -268,15 +268,15 @@ static void encode(struct state *s, const hf_row *row, unsigned dead, int64_t no
                : 0;
     for (uint32_t i = 0; i < row->n_holders; i++) {
         const hf_party *p = &row->party[i];
-        *c++ = (unsigned char)p->bell;
-        int other = run.u->timeless && p->session == model_session(p->bell / 2, 1);
+        *c++ = (unsigned char)p->wakeup;
+        int other = run.u->timeless && p->session == model_session(p->wakeup / 2, 1);
         *c++ = (unsigned char)(p->flags | (p->session ? BOUND : 0) | (other ? OTHER : 0) |
                                (p->session == spare_session() ? SPARE : 0));
         *c++ = ticks(p->expires_us, now_us);
         *c++ = rank(row, p->token);
     }
     for (uint32_t i = 0; i < row->n_queue; i++)
-        *c++ = (unsigned char)row->party[row->n_holders + i].bell;
+        *c++ = (unsigned char)row->party[row->n_holders + i].wakeup;
 }
 
 static uint64_t value_of(unsigned char r, int above)

@@ -433,7 +433,7 @@ static int check_asked(struct trial *t)
                  out->place == (uint32_t)(w - is->party) - is->n_holders,
              "ANSWER: queued, but not there");
         WANT(w->session == (ev->timeless ? ev->session : ev->party->session) &&
-                 w->bell == ev->party->bell,
+                 w->wakeup == ev->party->wakeup,
              "I-WAKE: another would be woken");
         break;
     case HF_ANS_BUSY:

@@ -39,7 +39,7 @@ void model_party(hf_party *p, const struct model_request *r, int i, int other)
     p->limit = r->limit;
     p->mode = (uint8_t)r->mode;
     p->flags = r->detached ? HF_PARTY_DETACHED : 0;
-    p->bell = (uint8_t)(2 * i + other);
+    p->wakeup = (uint8_t)(2 * i + other);
     p->owner_len = 1;
     p->owner[0] = r->owner;
     p->owner[1] = 0;
@@ -47,7 +47,7 @@ void model_party(hf_party *p, const struct model_request *r, int i, int other)
     p->note[0] = 0;
 }
 
-int model_index(const hf_party *p) { return p->bell / 2; }
+int model_index(const hf_party *p) { return p->wakeup / 2; }
 
 void model_ending(hf_party *p)
 {

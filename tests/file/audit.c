@@ -132,7 +132,7 @@ static void open_side(struct side *s, char name)
     s->party.id[0] = (uint8_t)name;
     s->party.session = s->port.session;
     s->party.claim_ms = 1000;
-    s->party.bell = 1;
+    s->party.wakeup = 1;
     s->party.owner_len = 1;
     s->party.owner[0] = name;
     hf_row_init(&s->row);

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { BELL = 1 };
+enum { WAKEUP = 1 };
 static const int64_t DEADLINE_US = 50000;
 
 static const char *name(const struct v_proc *p)
@@ -30,7 +30,7 @@ void v_party(struct v_proc *me, uint8_t mode, uint32_t limit, uint32_t lease_ms)
     p->limit = limit;
     p->lease_ms = lease_ms;
     p->claim_ms = 1000;
-    p->bell = BELL;
+    p->wakeup = WAKEUP;
     p->session = me->port.session;
     p->owner_len = 1;
     p->owner[0] = (char)('A' + me->number);
@@ -137,7 +137,7 @@ static int await(struct v_proc *me, int key, unsigned how, hf_row *row)
     hf_error err;
     for (;;) {
         hf_event_count since;
-        if (hf__file_wakeup_begin(st, BELL, 0, &since, &err)) v_fail("%s", err.text);
+        if (hf__file_wakeup_begin(st, WAKEUP, 0, &since, &err)) v_fail("%s", err.text);
         if (late) {
             struct hf_event ev = {.kind = HF_EV_WITHDRAW};
             memcpy(ev.id, me->party.id, sizeof ev.id);
@@ -146,7 +146,7 @@ static int await(struct v_proc *me, int key, unsigned how, hf_row *row)
         }
         if (look(me, key, how, row, &result)) return result;
         int64_t until = how & V_DEADLINE ? v_clock_us + DEADLINE_US : INT64_MAX;
-        if (hf__file_sleep(st, BELL, &since, until, &err)) v_fail("%s", err.text);
+        if (hf__file_sleep(st, WAKEUP, &since, until, &err)) v_fail("%s", err.text);
         late = how & V_DEADLINE && v_timed_out(me);
     }
 }
@@ -235,7 +235,7 @@ void v_notice(struct v_proc *me)
         at = hf__find_id(&row, ev.id);
     }
     /* Granted, or not even waiting any more: it has to ask. */
-    if (at < (int64_t)row.n_holders) hf__file_interrupt(me->st, BELL);
+    if (at < (int64_t)row.n_holders) hf__file_interrupt(me->st, WAKEUP);
     hf_row_clear(&row);
 }
 

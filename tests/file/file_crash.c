@@ -1,11 +1,11 @@
 /*
  * file_crash.c - the `file:` driver: a process ends before each of its accesses to shared memory in
  * turn, and so does the one that comes after it and finds what is left; the third must find the old
- * row or the new one, nothing stuck, nothing lost, nothing used twice, and everybody rung.
+ * row or the new one, nothing stuck, nothing lost, nothing used twice, and everybody owed.
  */
 #include "file_seam.h"
 
-enum { KEYS = 4, BELL = 5 };
+enum { KEYS = 4, WAKEUP = 5 };
 
 static char *names[KEYS];
 static hf_rowkey key[KEYS];
@@ -22,7 +22,7 @@ static void party(hf_party *p, int n, const char *note)
     p->note_len = (uint8_t)snprintf(p->note, sizeof p->note, "%s", note);
 }
 
-/* One holder and some waiters, the first of which is client 1 on its bell. */
+/* One holder and some waiters, the first of which is client 1 on its wakeup. */
 static void fill(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters)
 {
     if (hf_row_room(row, 64)) abort();
@@ -34,7 +34,7 @@ static void fill(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters)
         party(&row->party[i], (int)i, "a note of some length, as they are");
         row->party[i].token = i < holders ? rev : 0;
         row->party[i].session = hf__client_of(seam.client[1].st)->session;
-        row->party[i].bell = BELL;
+        row->party[i].wakeup = WAKEUP;
     }
 }
 
@@ -220,7 +220,8 @@ static int begin(void **state)
         fill(&work, (uint64_t)k + 10, k == 0 ? 0 : 1, 0);
         if (k != 2 && replace(seam.client[3].st, k, 0, &work)) return 1;
     }
-    seam.bell = &hf__slot_at(hf__client_of(seam.client[1].st), seam.client[1].slot)->bell[BELL];
+    seam.wakeup =
+        &hf__slot_at(hf__client_of(seam.client[1].st), seam.client[1].slot)->wakeup[WAKEUP];
     return 0;
 }
 

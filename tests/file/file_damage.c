@@ -31,7 +31,7 @@ static void party(hf_party *p, int n)
     p->id[0] = (uint8_t)n;
     p->id[15] = 1;
     p->session = hf__client_of(seam.client[1].st)->session;
-    p->bell = 3;
+    p->wakeup = 3;
     p->owner_len = (uint8_t)snprintf(p->owner, sizeof p->owner, "owner-%d", n);
     p->note_len = (uint8_t)snprintf(p->note, sizeof p->note, "host=h pid=%d", n);
 }

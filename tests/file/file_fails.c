@@ -355,7 +355,7 @@ static void what_the_header_says_is_checked(void **state)
                  {offsetof(struct hf__static, byte_order), 1, "a geometry"},
                  {offsetof(struct hf__static, slots), 1, "a geometry"},
                  {offsetof(struct hf__static, buckets), 1, "a geometry"},
-                 {offsetof(struct hf__static, bells), 1, "a geometry"}};
+                 {offsetof(struct hf__static, wakeups), 1, "a geometry"}};
     struct hf__static sound, s;
     (void)state;
     opens_as(url_text, 0, "");

@@ -1,5 +1,5 @@
 /*
- * file_life.c - the `file:` driver between threads and processes: races, bells, deaths, forks.
+ * file_life.c - the `file:` driver between threads and processes: races, wakeups, deaths, forks.
  */
 #include "../../drivers/file/store.h"
 
@@ -108,7 +108,7 @@ static void nothing_is_lost_between_processes(void **state)
     hf_row_clear(&row);
 }
 
-/* ---- bells ---- */
+/* ---- wakeups ---- */
 
 static void a_handover_wakes_who_is_next(void **state)
 {
@@ -122,9 +122,9 @@ static void a_handover_wakes_who_is_next(void **state)
     assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
     fill_row(&row, 5, 1, 2);
     row.party[1].session = session;
-    row.party[1].bell = 3;
+    row.party[1].wakeup = 3;
     row.party[2].session = session;
-    row.party[2].bell = 4;
+    row.party[2].wakeup = 4;
     assert_int_equal(replace(other, "k", 0, &row, NULL), 0);
     assert_int_equal(drv->caps.local->wakeup_begin(st, 3, 0, &since, &err), 0);
     assert_int_equal(drv->caps.local->wakeup_begin(st, 4, 0, &quiet, &err), 0);
@@ -295,7 +295,7 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
     fill_row(&row, 5, 1, 0); /* its granter died before the wakeup */
     row.party[0].session = session;
-    row.party[0].bell = 9;
+    row.party[0].wakeup = 9;
     row.party[0].flags = HF_PARTY_UNCLAIMED;
     assert_int_equal(replace(st, "k", 0, &row, NULL), 0);
     pid_t child = lock_bucket("k", SIGKILL);

@@ -1,5 +1,5 @@
 /*
- * file_marks.c - the `file:` driver: a bell that many waits share says for which keys it rang.
+ * file_marks.c - the `file:` driver: a wakeup that many waits share says for which keys it counted.
  */
 #include "../../drivers/file/marks.h"
 #include "../../drivers/file/store.h"
@@ -57,14 +57,14 @@ static uint64_t session_of(hf_store *st)
     return session;
 }
 
-/* By `st`: the key is held, and a session waits for it by that bell. */
-static void has_a_waiter(hf_store *st, const char *text, uint64_t session, uint8_t bell)
+/* By `st`: the key is held, and a session waits for it by that wakeup. */
+static void has_a_waiter(hf_store *st, const char *text, uint64_t session, uint8_t wakeup)
 {
     hf_row row;
     hf_row_init(&row);
     fill_row(&row, 5, 1, 1);
     row.party[1].session = session;
-    row.party[1].bell = bell;
+    row.party[1].wakeup = wakeup;
     assert_int_equal(replace(st, text, 0, &row, NULL), 0);
     hf_row_clear(&row);
 }
@@ -88,7 +88,7 @@ static void of_many_the_key_is_told(void **state)
     (void)state;
     hf_store *st = open_store(), *other = open_store();
     listen_for(st, MANY);
-    assert_any(st); /* what rang before wasn't marked */
+    assert_any(st); /* what counted before wasn't marked */
     assert_none(st);
     has_a_waiter(other, "a", session_of(st), 0);
     has_a_waiter(other, "b", session_of(st), 0);
@@ -97,7 +97,7 @@ static void of_many_the_key_is_told(void **state)
     hand_over(other, "b");
     assert_key(st, "b");
     assert_none(st);
-    hand_over(other, "own"); /* a bell of its own */
+    hand_over(other, "own"); /* a wakeup of its own */
     assert_none(st);
     hand_over(other, "a");
     assert_key(st, "a");
@@ -129,7 +129,7 @@ static void what_the_dead_granted_is_marked(void **state)
     int status;
     hf_row_init(&row);
     has_a_waiter(other, "a", session_of(st), 0);
-    hand_over(other, "a"); /* before there were marks: as if it hadn't rung */
+    hand_over(other, "a"); /* before there were marks: as if it hadn't owed */
     listen_for(st, MANY);
     assert_any(st);
     assert_none(st);

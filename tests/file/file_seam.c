@@ -36,7 +36,7 @@ static void see_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t valu
 static void see_wake(struct hf__client *c, _Atomic uint32_t *word, int n)
 {
     (void)c, (void)n;
-    seam.wakes += word == seam.bell;
+    seam.wakes += word == seam.wakeup;
 }
 
 static int see_probe(struct hf__client *c, int64_t byte)

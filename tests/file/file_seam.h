@@ -31,8 +31,8 @@ struct seam_world {
     jmp_buf stopped;
     int running;
     unsigned naps;                                         /* futex waits since seam_begin */
-    unsigned wakes;                                        /* of `bell` since seam_begin */
-    _Atomic uint32_t *bell;                                /* to be watched; NULL: none */
+    unsigned wakes;                                        /* of `wakeup` since seam_begin */
+    _Atomic uint32_t *wakeup;                              /* to be watched; NULL: none */
     void (*on_step)(void *arg);                            /* before each access; NULL: nothing */
     void (*on_sync)(void *arg, uint64_t line, uint64_t n); /* n 0: everything */
     void *arg;

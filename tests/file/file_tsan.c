@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 4, KEYS = 2, BYTES = 4 << 20, LIVES_CAP = 60000, WAIT_US = 20000000, BELL = 3 };
+enum { THREADS = 4, KEYS = 2, BYTES = 4 << 20, LIVES_CAP = 60000, WAIT_US = 20000000, WAKEUP = 3 };
 
 static unsigned char *base;
 /* By slot: 1 + number of the life that has it; 0: none. */
@@ -181,7 +181,7 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
     int64_t until = hf__local_us() + WAIT_US;
     while (!n_wrong) {
         hf_event_count since;
-        if (hf__file_driver.caps.local->wakeup_begin(l->st, BELL, 0, &since, &err))
+        if (hf__file_driver.caps.local->wakeup_begin(l->st, WAKEUP, 0, &since, &err))
             wrong("%s", err.text);
         int answer = event(l, key, &ev, 0);
         if (answer == HF_ANS_GRANTED || answer == HF_ANS_ALREADY) {
@@ -189,7 +189,7 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
             return 1;
         }
         if (hf__local_us() > until) wrong("life %u waits for ever", l->number);
-        if (hf__file_driver.caps.local->sleep(l->st, BELL, &since, until, &err))
+        if (hf__file_driver.caps.local->sleep(l->st, WAKEUP, &since, until, &err))
             wrong("%s", err.text);
     }
     return 0;
@@ -267,7 +267,7 @@ static void *thread(void *arg)
     struct life l = {.random = (uint64_t)(uintptr_t)arg};
     me = &l;
     l.party.claim_ms = 1000;
-    l.party.bell = BELL;
+    l.party.wakeup = WAKEUP;
     l.party.owner_len = 1;
     l.party.owner[0] = 't';
     while (!over) {

@@ -119,7 +119,7 @@ static void each_number_beside_a_plain_hold_is_in_more(void **state)
     SAYS(p->session = 7, "{\"session\":7}");
     SAYS(p->session = UINT64_MAX, "{\"session\":-1}");
     SAYS(p->claim_ms = 1000, "{\"claim_ms\":1000}");
-    SAYS(p->bell = 3, "{\"bell\":3}");
+    SAYS(p->wakeup = 3, "{\"bell\":3}");
     SAYS(p->flags = HF_PARTY_UNCLAIMED, "{\"flags\":1}");
     SAYS(p->flags = HF_PARTY_DETACHED, "{\"flags\":2}");
     SAYS(p->token--, "{\"token\":1764230399999999}");
@@ -165,7 +165,7 @@ static void further_holders_and_waiters_are_lists(void **state)
     other.claim_ms = 1000;
     add(&row, other, 1);
     waits.claim_ms = 1000;
-    waits.bell = 4;
+    waits.wakeup = 4;
     add(&row, waits, 0);
     is_written(&row,
                "{\"token\":1764230399999998,\"mode\":1,\"holders\":[{\"request\":"

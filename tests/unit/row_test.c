@@ -131,7 +131,7 @@ static void every_field_is_compared(void **state)
     DIFFERS(b.party[0].limit++);
     DIFFERS(b.party[0].mode++);
     DIFFERS(b.party[0].flags++);
-    DIFFERS(b.party[0].bell++);
+    DIFFERS(b.party[0].wakeup++);
     DIFFERS(b.party[1].owner[0]++);
     DIFFERS(b.party[1].owner_len--);
     DIFFERS(b.party[1].note[3]++);

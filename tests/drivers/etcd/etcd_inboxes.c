@@ -87,14 +87,14 @@ static void listen_as(int i, const char *name, int in_line)
 
 static int hears_within(int i, int64_t us)
 {
-    uint64_t rang = events_of(drv, all[i].st, &all[i].key);
+    uint64_t counted = events_of(drv, all[i].st, &all[i].key);
     int64_t until = hf__local_us() + us;
-    while (hf__local_us() < until && events_of(drv, all[i].st, &all[i].key) == rang) {
+    while (hf__local_us() < until && events_of(drv, all[i].st, &all[i].key) == counted) {
         const hf_rowkey *keys[] = {&all[i].key};
         drv->caps.notify->sleep(all[i].st, &all[i].since, until, &err);
         listen_for(drv, all[i].st, keys, 1, &all[i].since, &err);
     }
-    return events_of(drv, all[i].st, &all[i].key) != rang;
+    return events_of(drv, all[i].st, &all[i].key) != counted;
 }
 
 /* Does it hear of something since it listened, however late? */
@@ -111,14 +111,14 @@ static int told(int i, hf_row *row)
    something. */
 static int hears_an_end(int i)
 {
-    uint64_t rang = events_of(drv, all[i].st, &all[i].key);
+    uint64_t counted = events_of(drv, all[i].st, &all[i].key);
     int64_t until = hf__local_us() + AWAIT_US;
     int heard = 0;
     hf_row row;
     hf_row_init(&row);
     while (!heard && hf__local_us() < until) {
         hears_within(i, LATE_US / 30);
-        heard = events_of(drv, all[i].st, &all[i].key) != rang && !told(i, &row);
+        heard = events_of(drv, all[i].st, &all[i].key) != counted && !told(i, &row);
     }
     hf_row_clear(&row);
     return heard;
@@ -232,10 +232,10 @@ static void who_does_not_watch_is_told(void **state)
     assert_true(is_told_if(0, 1, &said, row.rev));
     write_as(3, &row, "123", HF_PARTY_ENDING);
     assert_true(is_told_if(0, 1, &said, row.rev) && said.n_queue == 2);
-    uint64_t rang = events_of(drv, all[2].st, &all[2].key);
+    uint64_t counted = events_of(drv, all[2].st, &all[2].key);
     write_as(1, &row, "23", HF_PARTY_UNCLAIMED);
     assert_true(is_told_if(0, 2, &said, row.rev));
-    assert_true(events_of(drv, all[2].st, &all[2].key) != rang);
+    assert_true(events_of(drv, all[2].st, &all[2].key) != counted);
     int64_t start = hf__local_us();
     assert_int_equal(drv->caps.notify->sleep(all[2].st, &all[2].since, start + AWAIT_US, &err), 0);
     assert_true(hf__local_us() - start < AWAIT_US);

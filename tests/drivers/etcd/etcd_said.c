@@ -76,7 +76,7 @@ static size_t parties_of(const json_t *from, HfEt__Party ***ret)
         NUMBER(p, j, mode);
         NUMBER(p, j, limit);
         NUMBER(p, j, flags);
-        NUMBER(p, j, bell);
+        NUMBER(p, j, wakeup);
     }
     return n;
 }

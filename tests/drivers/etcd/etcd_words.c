@@ -177,11 +177,11 @@ static void a_word_brings_the_grant(void **state)
     /* Not to the next waiter for it, which may be the one that it named; that looks. */
     hf_event_count since;
     uint8_t next[16] = {1};
-    uint64_t rang = events_of(driver, st, &key);
+    uint64_t counted = events_of(driver, st, &key);
     key.who = next;
     said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
-    assert_int_equal(events_of(driver, st, &key), rang);
+    assert_int_equal(events_of(driver, st, &key), counted);
     assert_int_equal(row.n_holders, 0);
     end();
 }
@@ -324,13 +324,13 @@ static void each_hears_what_concerns_it(void **state)
     begin();
     key.in_line = 0;
     assert_int_equal(heard(), 0);
-    uint64_t rang = events_of(driver, st, &key);
+    uint64_t counted = events_of(driver, st, &key);
     key.in_line = 1;
     are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
     said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
     assert_int_equal(answers_given(), 1);
     assert_non_null(strstr(answers_asked(), "NOPUT"));
-    assert_int_equal(events_of(driver, st, &key), rang);
+    assert_int_equal(events_of(driver, st, &key), counted);
     end();
 }
 

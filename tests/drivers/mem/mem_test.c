@@ -1,6 +1,6 @@
 /*
  * mem_test.c - what is peculiar to mem:, the store in memory: names, forgotten rows, sessions,
- * bells, fork. What every store must do is in conform.
+ * wakeups, fork. What every store must do is in conform.
  */
 #include "drivers.h"
 #include "os.h"
@@ -233,26 +233,26 @@ static void a_session_dies_with_its_handle_and_its_death_is_told(void **state)
 }
 
 /* Does the watch end long before its time? Where it shouldn't, its time is short. */
-static int watched(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t most_us)
+static int watched(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t most_us)
 {
     int64_t start = hf__local_us();
-    assert_int_equal(d->caps.local->sleep(st, bell, since, start + most_us, NULL), 0);
+    assert_int_equal(d->caps.local->sleep(st, wakeup, since, start + most_us, NULL), 0);
     return hf__local_us() - start < most_us;
 }
-static int rung(hf_store *st, uint8_t bell, const hf_event_count *since)
+static int owed(hf_store *st, uint8_t wakeup, const hf_event_count *since)
 {
-    return watched(st, bell, since, 100000000);
+    return watched(st, wakeup, since, 100000000);
 }
-static int silent(hf_store *st, uint8_t bell, const hf_event_count *since)
+static int silent(hf_store *st, uint8_t wakeup, const hf_event_count *since)
 {
-    return !watched(st, bell, since, 20000);
+    return !watched(st, wakeup, since, 20000);
 }
 
-/* 40 waiters on several bells of two handles are let in at once; each bell rings, no other. */
+/* 40 waiters on several wakeups of two handles are let in at once; each wakeup rings, no other. */
 static void who_waited_and_holds_is_rung(void **state)
 {
     (void)state;
-    hf_store *a = open_store("mem:bells"), *b = open_store("mem:bells");
+    hf_store *a = open_store("mem:wakeups"), *b = open_store("mem:wakeups");
     hf_rowkey key;
     hf_row row;
     int64_t clock;
@@ -265,7 +265,7 @@ static void who_waited_and_holds_is_rung(void **state)
     row.n_queue = 40;
     for (uint8_t i = 0; i < 41; i++) {
         row.party[i] = party(session_of(i % 4 ? a : b), i);
-        row.party[i].bell = i % 4 ? i % 2 : 255;
+        row.party[i].wakeup = i % 4 ? i % 2 : 255;
     }
     row.party[0].token = row.token;
     assert_int_equal(d->replace(a, &key, 0, &row, NULL, &clock, NULL), 0);
@@ -283,10 +283,10 @@ static void who_waited_and_holds_is_rung(void **state)
         row.party[i].token = row.rev;
     }
     assert_int_equal(d->replace(b, &key, row.rev - 40, &row, NULL, &clock, NULL), 0);
-    assert_true(rung(a, 0, &since[0]));
-    assert_true(rung(a, 1, &since[1]));
+    assert_true(owed(a, 0, &since[0]));
+    assert_true(owed(a, 1, &since[1]));
     assert_true(silent(a, 2, &since[2]));
-    assert_true(rung(b, 255, &since_b));
+    assert_true(owed(b, 255, &since_b));
     hf_row_clear(&row);
     d->close(a);
     d->close(b);
@@ -299,10 +299,10 @@ static void an_interrupt_ends_this_watch_or_the_next(void **state)
     hf_event_count since;
     d->caps.local->interrupt(st, 5);
     d->caps.local->wakeup_begin(st, 5, 0, &since, NULL);
-    assert_true(rung(st, 5, &since));
+    assert_true(owed(st, 5, &since));
     assert_true(silent(st, 5, &since));
     d->caps.local->interrupt(st, 5);
-    assert_true(rung(st, 5, &since));
+    assert_true(owed(st, 5, &since));
     d->close(st);
 }
 

@@ -104,9 +104,9 @@ static int is_told(const char *text, char name, int in_line, const char *const *
         if (drv->caps.notify->sleep(waiter, &since, hf__local_us() + 10000, &err) < 0)
             fail_msg("watch: %s", err.text);
     }
-    uint64_t rang = heard(&key);
+    uint64_t counted = heard(&key);
     becomes(&key, "");
-    return rang < before ? -1 : (int)(rang - before) - 1;
+    return counted < before ? -1 : (int)(counted - before) - 1;
 }
 
 static void in_line_it_is_told_of_what_concerns_it(void **state)
