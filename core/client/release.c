@@ -86,24 +86,36 @@ static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
 /* When its release is asked for: may its holder believe in it? */
 enum belief { NOT_BELIEVED, PERHAPS_BELIEVED, BELIEVED };
 
-static enum belief belief(const hf_lock *l)
+/* When a release is asked for, before anything is waited for. */
+struct asked {
+    enum belief belief;
+    int64_t local_us;
+};
+
+static struct asked ask_now(const hf_lock *l)
 {
-    if (hf__believed(l)) return BELIEVED;
-    return hf__perhaps_held(l) ? PERHAPS_BELIEVED : NOT_BELIEVED;
+    enum belief perhaps = hf__perhaps_held(l) ? PERHAPS_BELIEVED : NOT_BELIEVED;
+    return (struct asked){hf__believed(l) ? BELIEVED : perhaps, hf__local_us()};
+}
+
+/* The store's time at that moment, or an earlier one. */
+static int64_t asked_store_us(const hf_lock *l, const struct asked *asked)
+{
+    return hf__port_now(&l->h->port).lo_us - (hf__local_us() - asked->local_us);
 }
 
 /*
  * The store has the grant no more. Revs and tokens are times of the store's clock, and a client
  * that removes a grant that is over writes a rev that isn't before its end. A row that was written
  * before that end, or an exclusive grant's row that names a token from before it, tells of a break.
- * A session has no such end (expires_us is 0): there `asked_us` counts, the store's time when the
- * release was asked for, by which the clocks of others may be behind. Returns 1: the grant ended by
- * time, as far as is known.
+ * A session has no such end (expires_us is 0): there the store's time counts at which the release
+ * was asked for, by which the clocks of others may be behind. Returns 1: the grant ended by time,
+ * as far as is known.
  */
-static int ended_by_time(const hf_lock *l, const hf_row *row, int64_t asked_us)
+static int ended_by_time(const hf_lock *l, const hf_row *row, const struct asked *asked)
 {
-    int64_t sure_us = l->expires_us ? l->expires_us : asked_us - OTHERS_LAG_US;
     if (!hf__time_is_over(l)) return 0;
+    int64_t sure_us = l->expires_us ? l->expires_us : asked_store_us(l, asked) - OTHERS_LAG_US;
     if (row->rev && (int64_t)row->rev < sure_us) return 0;
     return l->mode != HF_EXCLUSIVE || row->token <= l->token || (int64_t)row->token >= sure_us;
 }
@@ -116,13 +128,13 @@ static int broken(const hf_lock *l)
 
 /* A holder that believed when it asked for the release has held for long enough: a release that
    takes longer than the lease loses nothing. Returns 0, HF_LOST, or why it isn't done. */
-static int release_by_step(hf_lock *l, int maybe_done, enum belief believed, hf_row *row, int known,
-                           hf_error *err)
+static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked, hf_row *row,
+                           int known, hf_error *err)
 {
+    enum belief believed = asked->belief;
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
     struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
-    int64_t asked_us = hf__port_now(&l->h->port).lo_us;
     int rc = 0;
     if (!believed && hf__over_already(l) && hf__unanswered(l))
         return hf__lost_error(l, "release", err);
@@ -145,7 +157,7 @@ static int release_by_step(hf_lock *l, int maybe_done, enum belief believed, hf_
     if (rc) return rc;
     /* A caller that hf_left_ms told of the end is told so here, too. */
     if (believed && out.answer == HF_ANS_OK) return 0;
-    if (believed == BELIEVED && ended_by_time(l, row, asked_us)) return 0;
+    if (believed == BELIEVED && ended_by_time(l, row, asked)) return 0;
     if (believed) { /* which time alone didn't do */
         l->lost = 1;
         l->lost_by = HF_BY_STORE;
@@ -164,14 +176,13 @@ static void keep_trying(hf_lock *l)
     /* The renewer's where the store may block, else the expiry monitor's. */
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__set_deadline(l);
-    if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL))
-        pthread_cond_signal(&l->h->renewer_cond);
+    if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL)) hf__wake_renewer(l->h);
     hf__kick_monitor(l->h, 0);
     pthread_cond_broadcast(&l->h->changed);
 }
 
 /* Every release but the most frequent one. `rc` is the result of release_instantly. */
-static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_error *err)
+static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked, hf_error *err)
 {
     hf_row row; /* as it is, if another client has changed it */
     int known = 0;
@@ -179,7 +190,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_e
     if (rc == HF_CONFLICT) rc = release_blindly(l, &row, &known);
     if (!rc) return 0;
     l->busy = l->releasing = 1;
-    rc = release_by_step(l, rc == HF_UNKNOWN, believed, &row, known, err);
+    rc = release_by_step(l, rc == HF_UNKNOWN, asked, &row, known, err);
     hf_row_clear(&row);
     return rc;
 }
@@ -189,15 +200,16 @@ static inline int give_back(hf_lock *l, hf_error *err)
     hf *h = l->h;
     /* A request, its callback, or the expiry monitor's heap may have it. */
     int rc, waits = l->busy || l->telling || l->watch.nth;
-    enum belief believed = NOT_BELIEVED;
+    struct asked asked = {NOT_BELIEVED, 0};
     if (waits) {
-        believed = belief(l); /* before what is under way is waited for */
+        asked = ask_now(l);
         l->releasing = 1;
         hf__renew_at(l, INT64_MAX);
         hf__seize(l);
     }
     rc = release_instantly(l);
-    if (rc) rc = release_slowly(l, rc, waits ? believed : belief(l), err);
+    if (rc && !waits) asked = ask_now(l);
+    if (rc) rc = release_slowly(l, rc, &asked, err);
     h->stats.released += !l->pending_release;
     if (hf__unsettled(rc)) hf__may_stay(l, "release", err);
     if (hf__unsettled(rc) && !l->expires_us && h->closing < HF_CLOSING_LOCKS)

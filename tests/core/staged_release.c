@@ -319,6 +319,23 @@ static void a_break_before_it_is_a_loss_with_sessions(void **state)
     }
 }
 
+static void it_ends_and_rival_holds_it_for_long(void)
+{
+    it_ends_and_rival_takes_it();
+    stage_suspend(10000000);
+}
+
+/* The answer is later than the next grant by far: the grant has ended in time all the same. */
+static void a_late_answer_is_no_break_with_sessions(void **state)
+{
+    (void)state;
+    hold(LEASES);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, it_ends_and_rival_holds_it_for_long);
+    OK(hf_release(lock, &stage_error));
+    if (other) OK(hf_release(other, &stage_error));
+    done();
+}
+
 /* The store has said so, whatever it says of the release. */
 static void what_the_store_called_lost_is_lost(void **state)
 {
@@ -405,6 +422,7 @@ int main(void)
         cmocka_unit_test(a_break_is_a_loss_however_long_the_release_takes),
         cmocka_unit_test(a_break_before_it_is_a_loss),
         cmocka_unit_test(a_break_before_it_is_a_loss_with_sessions),
+        cmocka_unit_test(a_late_answer_is_no_break_with_sessions),
         cmocka_unit_test(what_the_store_called_lost_is_lost),
         cmocka_unit_test(without_an_answer_the_end_is_told),
         cmocka_unit_test(a_session_that_was_perhaps_kept_may_last),
