@@ -210,7 +210,7 @@ static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd
         t->drv->scratch ? t->drv->scratch(url, &t->url, &t->scratch_error) : HF_UNSUPPORTED;
     t->beside = !t->scratch_rc;
     if (!t->beside) t->url = *url;
-    if (write(made_fd, "", 1) < 0) t->scratch_rc = HF_UNAVAILABLE; /* the doctor is gone */
+    (void)!write(made_fd, "", 1); /* to the doctor, if it is there */
     close(made_fd);
     while ((n = read(fd, &nothing_is_left, 1)) < 0 && errno == EINTR) continue;
     if (n != 1 && remove_all(t, &err))
@@ -249,6 +249,7 @@ static int start_janitor(struct trial *t, const hf_url *url, hf_error *err)
     if (n == 1) return 0;
     close(fd[1]);
     if (t->janitor > 0) waitpid(t->janitor, NULL, 0);
+    if (t->beside) t->drv->discard(&t->url);
     return t->janitor > 0
                ? hf_fail(err, HF_UNAVAILABLE, 0, "the process that removes the trial was killed")
                : hf_fail(err, HF_UNAVAILABLE, sys, "fork: %s", strerror(sys));

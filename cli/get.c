@@ -133,6 +133,7 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
         say("%s; %s", err->text,
             code == HF_UNKNOWN ? "what the store has granted, or grants yet, ends by itself"
                                : command_undone);
+        advise(code);
         return without(got, hf_code_exit_status(code));
     }
     if (hf__local_us() >= max_hold_ends_us(want, got)) return held_too_long(want, got);
@@ -144,6 +145,7 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
         say("'%s': %s, held by %s since %s UTC", asking.key, how, asking.l.holder, asking.l.since);
     else
         say("'%s': %s", want->keys[0], how);
+    advise(code);
     return without(got, want->busy_status);
 }
 

@@ -138,16 +138,16 @@ void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
 {
     int number = hf__pool_take(&rest->many_pool, until_us);
     struct hf__rest_lanes **lanes = number < 0 ? NULL : &rest->lanes[number];
+    unsigned held = hf__low_hold(); /* libcurl opens a pair of sockets of its own, too */
     if (lanes && !*lanes) *lanes = make_lanes();
     if (lanes && *lanes) {
-        unsigned held = hf__low_hold();
         hf__rest_socket_anew();
         drive(rest, *lanes, call, reply, n, until_us);
-        hf__low_free(held);
     } else {
         for (size_t i = 0; i < n; i++)
             reply[i] = lanes ? (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"}
                              : (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
     }
+    hf__low_free(held);
     if (lanes) hf__pool_give(&rest->many_pool, number, *lanes != NULL);
 }

@@ -111,7 +111,8 @@ static int close_socket(void *arg, curl_socket_t fd)
     return close(fd);
 }
 
-int hf__rest_handle(const struct hf__rest *rest, CURL **link)
+/* Makes the handle, with what stays the same for all requests, unless it is there. 0: no memory. */
+static int make_handle(const struct hf__rest *rest, CURL **link)
 {
     if (*link) return 1;
     CURL *e = *link = curl_easy_init();
@@ -214,7 +215,7 @@ int hf__rest_begin(const struct hf__rest *rest, CURL **link, const struct hf__re
         .limit_ms = limit_ms};
     *r = (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = "not sent: there was no time left"};
     if (limit_ms <= 0) return 0; /* a request before it took too long; none is answered in less */
-    if (hf__rest_handle(rest, link) && !set_all(*link, call, q, r)) return 1;
+    if (make_handle(rest, link) && !set_all(*link, call, q, r)) return 1;
     *r = (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"};
     hf__rest_forget_call(*link, q);
     return 0;

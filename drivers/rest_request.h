@@ -20,8 +20,6 @@ struct hf__rest_request {
     char told[CURL_ERROR_SIZE];
 };
 
-/* Makes the handle, with what stays the same for all requests, unless it is there. 0: no memory. */
-int hf__rest_handle(const struct hf__rest *rest, CURL **link);
 /* Makes the handle and sets the request, which may take limit_ms. Returns 1, to be ended by
    hf__rest_end; or 0: it can't be made, and the reply says why. q and r stay where they are. */
 int hf__rest_begin(const struct hf__rest *rest, CURL **link, const struct hf__rest_call *call,

@@ -258,7 +258,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     rc = entry_for(h, name, o, 0, once ? "once" : "acquire", &e, err);
-    if (!rc && hf__need_dispatcher(h, NULL)) {
+    if (!rc && hf__need_dispatcher(h)) {
         rc = hf__no_thread(key, err);
         hf__entry_unref(e);
     }

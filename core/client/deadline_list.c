@@ -45,7 +45,7 @@ void hf__set_deadline(hf_lock *l)
 {
     int64_t at = hf__watch_at(l, hf__local_us());
     hf__deadline_set(&l->h->watched, &l->watch, at);
-    if (at == INT64_MAX || hf__need_monitor(l->h, NULL)) return;
+    if (at == INT64_MAX || hf__need_monitor(l->h)) return;
     hf__kick_monitor(l->h, at);
 }
 
@@ -68,6 +68,6 @@ void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row)
     pthread_mutex_lock(&h->mu);
     if (!e->claim_deadline.nth) e->refs++;
     hf__deadline_set(&h->claim_deadlines, &e->claim_deadline, at);
-    if (!hf__need_monitor(h, NULL)) hf__kick_monitor(h, at);
+    if (!hf__need_monitor(h)) hf__kick_monitor(h, at);
     pthread_mutex_unlock(&h->mu);
 }

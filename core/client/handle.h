@@ -232,7 +232,7 @@ struct hf {
     } last_row; /* the last-row cache */
 
     struct hf_wait *at_store; /* waits that ask the store: the first of each local queue, and
-                                 requests beside it (acquire.c) */
+                                 requests that hold and are asked again (wait.c) */
     uint32_t n_at_store;
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
     uint64_t clock_jumps;        /* of the store's clock, so far as the expiry monitor knows */

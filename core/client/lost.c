@@ -66,7 +66,7 @@ int hf_lost_fd(hf_lock *l)
     hf *h = l->h;
     if (hf__held_here(l, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
-    if (!l->lost && hf__need_monitor(h, NULL)) { /* it would never become readable */
+    if (!l->lost && hf__need_monitor(h)) { /* it would never become readable */
         pthread_mutex_unlock(&h->mu);
         return -1;
     }
@@ -87,7 +87,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
     int rc = hf__held_here(l, "lost", NULL);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    if (lost) rc = hf__need_monitor(h, NULL); /* which would call it */
+    if (lost) rc = hf__need_monitor(h); /* which would call it */
     if (!rc) {
         l->on_lost = lost;
         l->on_lost_arg = arg;

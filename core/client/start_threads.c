@@ -11,8 +11,6 @@
 #include "thread.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -30,9 +28,9 @@ int hf__no_thread(const char *key, hf_error *err)
 
 /* ---- the dispatcher ---- */
 
-int hf__need_dispatcher(hf *h, hf_error *err)
+int hf__need_dispatcher(hf *h)
 {
-    return hf__start_thread(h, &h->dispatcher_runs, &h->dispatcher, h->above->dispatcher, err);
+    return hf__start_thread(h, &h->dispatcher_runs, &h->dispatcher, h->above->dispatcher, NULL);
 }
 
 void hf__interrupt(hf *h, uint8_t wakeup)
@@ -54,13 +52,12 @@ void hf__kick_dispatcher(hf *h)
 
 /* ---- the expiry monitor ---- */
 
-int hf__need_monitor(hf *h, hf_error *err)
+int hf__need_monitor(hf *h)
 {
     if (h->monitor_runs) return 0;
     if (h->monitor_fd < 0) h->monitor_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (h->monitor_fd < 0)
-        return hf_fail(err, HF_UNAVAILABLE, errno, "make a descriptor: %s", strerror(errno));
-    return hf__start_thread(h, &h->monitor_runs, &h->monitor, h->above->monitor, err);
+    if (h->monitor_fd < 0) return HF_UNAVAILABLE;
+    return hf__start_thread(h, &h->monitor_runs, &h->monitor, h->above->monitor, NULL);
 }
 
 void hf__kick_monitor(hf *h, int64_t at_us)

@@ -12,9 +12,10 @@
 int hf__own_thread(const hf *h); /* is this the dispatcher or the expiry monitor, in a callback? */
 /* A request for the key fails, as a thread that it needs can't be started. Returns: HF_NOMEM. */
 int hf__no_thread(const char *key, hf_error *err);
-int hf__need_dispatcher(hf *h, hf_error *err);
+/* Starts the thread unless it runs. Returns: 0; or why not. Under the mutex. */
+int hf__need_dispatcher(hf *h);
 void hf__kick_dispatcher(hf *h);
-int hf__need_monitor(hf *h, hf_error *err);
+int hf__need_monitor(hf *h);
 void hf__kick_monitor(hf *h, int64_t at_us);
 int hf__need_renewer(hf *h, hf_error *err);
 void hf__wake_renewer(hf *h);

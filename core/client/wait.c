@@ -243,7 +243,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             over = hf__wait_look(w);
             pthread_mutex_lock(&h->mu);
         } while (!over && w->state == HF_WAIT_FIRST_LOOK);
-        if (!over && hf__need_dispatcher(h, NULL)) {
+        if (!over && hf__need_dispatcher(h)) {
             w->code = hf__no_thread(w->e->text, &w->err);
             pthread_mutex_unlock(&h->mu);
             hf__withdraw_wait(w); /* UNKNOWN if the store may still have the request */

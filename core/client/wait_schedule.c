@@ -122,7 +122,7 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         w->unnoticed = 0;
         hf__note_peers(w, row, row->n_holders + place);
         if (!w->notice.nth || end < w->notice.at_us) hf__notice_at(w, end);
-        int rc = hf__need_monitor(h, NULL);
+        int rc = hf__need_monitor(h);
         if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
         if (!rc) hf__kick_monitor(h, w->notice.at_us);
     } else {

@@ -213,7 +213,6 @@ static int make(const hf_store *st, const struct hf__s3_call *call, const struct
                                   .body = body,
                                   .len = strlen(body),
                                   .harmless = !call->put,
-                                  .many_until_us = call->until_us,
                                   .sign = at->sign,
                                   .user = as->who.id,
                                   .password = as->who.secret};

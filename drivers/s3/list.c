@@ -52,7 +52,7 @@ static int see_object(struct listing *l, const char *name, hf_error *err)
     hf_rowkey key = {.text = text};
     if (!hf__s3_key(name, text, &key.len) || !hf__listing_has(&l->all, text)) return 0;
     key.hash = hf_key_hash(text, key.len);
-    int rc = hf__s3_read(l->st, &key, &l->all.row, l->all.ret_clock_us, "list", 0, err);
+    int rc = hf__s3_read(l->st, &key, &l->all.row, l->all.ret_clock_us, "list", err);
     return hf__listing_show(&l->all, &key, rc);
 }
 

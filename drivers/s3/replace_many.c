@@ -2,15 +2,16 @@
  * replace_many.c - s3: many replaces by as many requests, several of them under way at a time. See
  * replace_many in holdfast_driver.h.
  *
- * Rows whose ETag isn't known are read first; so are those whose write was refused, afterwards.
+ * In each round every replace that has no result yet makes its next request: a read, where the ETag
+ * isn't known or a write was refused, else the write.
  */
 #include "store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 6 }; /* of reads */
-enum state { TO_READ, TO_WRITE, REFUSED, HAS_RESULT };
+enum { ROUNDS = 12, READS = 6 };
+enum state { TO_READ, TO_WRITE, HAS_RESULT };
 
 /* One replace. */
 struct change {
@@ -18,6 +19,7 @@ struct change {
     enum state state;
     char name[HF_S3_NAME + 1], tag[HF_REST_TAG];
     char *text; /* what is to be written */
+    int reads;
 };
 
 struct many {
@@ -35,24 +37,18 @@ static void ends(struct change *c, int result)
     c->item->result = result;
 }
 
-static void fails(struct change *c, const char *why)
-{
-    ends(c,
-         hf_fail(c->item->err, HF_UNAVAILABLE, 0, "s3: replace '%s': %s", c->item->key->text, why));
-}
-
-/* A request for each one in that state. Returns how many. */
-static size_t ask_all(struct many *m, enum state state)
+/* A request for each one that has no result. Returns how many. */
+static size_t ask_all(struct many *m)
 {
     size_t k = 0;
     for (size_t i = 0; i < m->n; i++) {
         struct change *c = &m->change[i];
-        if (c->state != state) continue;
+        if (c->state == HAS_RESULT) continue;
         m->of[k] = i;
         m->asked[k++] = (struct hf__s3_asked){.call = {.what = "replace",
                                                        .key = c->item->key->text,
                                                        .name = c->name,
-                                                       .put = state == TO_WRITE ? c->text : NULL,
+                                                       .put = c->state == TO_WRITE ? c->text : NULL,
                                                        .tag = c->tag},
                                               .err = c->item->err};
     }
@@ -60,68 +56,63 @@ static size_t ask_all(struct many *m, enum state state)
     return k;
 }
 
-/* What was read of one: is it to be written, or refused? If it isn't one object, it stays in its
-   state: see hf__s3_belongs. */
-static void see(hf_store *st, enum state state, struct change *c, const struct hf__s3_asked *a)
+/* It was read. If it isn't one object, it is read again, as by hf__s3_read. */
+static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
 {
     hf_replace *r = c->item;
     int rc = hf__s3_tagged(&a->reply, a->rc, "replace", r->key, r->err);
-    if (!rc && !hf__s3_belongs(st, &a->reply)) return;
+    if (!rc && c->reads++ < READS && !hf__s3_belongs(st, &a->reply)) return;
     r->clock_us = a->clock_us;
     rc = hf__s3_reads(st, r->key, rc, &a->reply, r->cur, "replace", r->err);
-    if (rc) {
-        ends(c, rc);
-    } else if (r->cur->rev != r->seen) {
-        ends(c, HF_CONFLICT);
-    } else if (state == REFUSED) {
-        fails(c, "other writes were under way");
-    } else {
-        snprintf(c->tag, sizeof c->tag, "%s", a->reply.tag);
-        c->state = TO_WRITE;
+    if (rc || r->cur->rev != r->seen) {
+        ends(c, rc ? rc : HF_CONFLICT);
+        return;
     }
+    snprintf(c->tag, sizeof c->tag, "%s", a->reply.tag);
+    c->state = TO_WRITE;
 }
 
-static void read_all(struct many *m, enum state state)
+/* It was written, or refused: only the row tells whether it is the one that was seen. */
+static void wrote(hf_store *st, struct change *c, const struct hf__s3_asked *a)
+{
+    const hf_replace *r = c->item;
+    c->item->clock_us = a->clock_us;
+    if (!a->rc) hf__s3_written(st, r->key, c->text, r->row->rev, a->reply.tag);
+    if (a->rc == HF_CONFLICT || a->rc == HF_S3_ABSENT)
+        c->state = TO_READ;
+    else
+        ends(c, a->rc);
+}
+
+static void make_rounds(struct many *m)
 {
     size_t n = 1;
     for (int round = 0; n && round < ROUNDS; round++) {
-        n = ask_all(m, state);
+        n = ask_all(m);
         for (size_t k = 0; k < n; k++) {
-            see(m->st, state, &m->change[m->of[k]], &m->asked[k]);
+            struct change *c = &m->change[m->of[k]];
+            if (c->state == TO_WRITE)
+                wrote(m->st, c, &m->asked[k]);
+            else
+                saw(m->st, c, &m->asked[k]);
             hf__rest_reply_free(&m->asked[k].reply);
         }
     }
     for (size_t i = 0; i < m->n; i++)
-        if (m->change[i].state == state)
-            fails(&m->change[i], "the object was being replaced while it was read");
-}
-
-static void write_all(struct many *m)
-{
-    size_t n = ask_all(m, TO_WRITE);
-    for (size_t k = 0; k < n; k++) {
-        struct change *c = &m->change[m->of[k]];
-        struct hf__s3_asked *a = &m->asked[k];
-        hf_replace *r = c->item;
-        r->clock_us = a->clock_us;
-        if (!a->rc) hf__s3_written(m->st, r->key, c->text, r->row->rev, a->reply.tag);
-        if (a->rc == HF_CONFLICT || a->rc == HF_S3_ABSENT)
-            c->state = REFUSED;
-        else
-            ends(c, a->rc);
-        hf__rest_reply_free(&a->reply);
-    }
+        if (m->change[i].state != HAS_RESULT)
+            ends(&m->change[i], hf_fail(m->change[i].item->err, HF_UNAVAILABLE, 0,
+                                        "s3: replace '%s': other writes were under way",
+                                        m->change[i].item->key->text));
 }
 
 static void plan(struct many *m, size_t i, hf_replace *r)
 {
-    const struct hf__s3_change one = {r->key, r->seen, r->row, r->cur, 0};
     struct change *c = &m->change[i];
     int rc;
     c->item = r;
     hf__s3_name(r->key->text, r->key->len, c->name);
     c->text = hf__s3_encode(m->st, r->key, r->row, &rc, r->err);
-    c->state = hf__s3_tag_of(m->st, &one, c->tag) ? TO_WRITE : TO_READ;
+    c->state = hf__s3_tag_of(m->st, r->key, r->seen, r->row, c->tag) ? TO_WRITE : TO_READ;
     if (!c->text) ends(c, rc);
 }
 
@@ -135,9 +126,7 @@ int hf__s3_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     int rc = m.change && m.asked && m.of ? 0 : HF_NOMEM;
     if (!rc) {
         for (size_t i = 0; i < n; i++) plan(&m, i, &item[i]);
-        read_all(&m, TO_READ);
-        write_all(&m);
-        read_all(&m, REFUSED);
+        make_rounds(&m);
         for (size_t i = 0; i < n; i++) free(m.change[i].text);
     }
     free(m.change);

@@ -97,10 +97,10 @@ int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, cons
 }
 
 static int read_once(hf_store *st, const hf_rowkey *key, struct hf__rest_reply *r,
-                     int64_t *ret_clock_us, const char *what, int64_t until_us, hf_error *err)
+                     int64_t *ret_clock_us, const char *what, hf_error *err)
 {
     char name[HF_S3_NAME + 1];
-    struct hf__s3_call call = {.what = what, .key = key->text, .name = name, .until_us = until_us};
+    struct hf__s3_call call = {.what = what, .key = key->text, .name = name};
     hf__s3_name(key->text, key->len, name);
     return hf__s3_tagged(r, hf__s3_ask(st, &call, r, ret_clock_us, err), what, key, err);
 }
@@ -115,14 +115,13 @@ int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__re
 }
 
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                const char *what, int64_t until_us, hf_error *err)
+                const char *what, hf_error *err)
 {
     struct hf__rest_reply r;
-    hf_row_clear(row);
-    int rc = read_once(st, key, &r, ret_clock_us, what, until_us, err);
+    int rc = read_once(st, key, &r, ret_clock_us, what, err);
     for (int again = 0; !rc && again < ROUNDS && !hf__s3_belongs(st, &r); again++) {
         hf__rest_reply_free(&r);
-        rc = read_once(st, key, &r, ret_clock_us, what, until_us, err);
+        rc = read_once(st, key, &r, ret_clock_us, what, err);
     }
     rc = hf__s3_reads(st, key, rc, &r, row, what, err);
     hf__rest_reply_free(&r);
@@ -132,7 +131,7 @@ int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_cl
 static int s3_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
-    return hf__s3_read(st, key, row, ret_clock_us, "get", 0, err);
+    return hf__s3_read(st, key, row, ret_clock_us, "get", err);
 }
 
 /* ---- replacing ---- */
@@ -176,12 +175,8 @@ static int put(hf_store *st, const struct hf__s3_change *c, const char *text, co
                int *ret_busy, int64_t *ret_clock_us, hf_error *err)
 {
     char name[HF_S3_NAME + 1];
-    struct hf__s3_call call = {.what = "replace",
-                               .key = c->key->text,
-                               .name = name,
-                               .put = text,
-                               .tag = tag,
-                               .until_us = c->until_us};
+    struct hf__s3_call call = {
+        .what = "replace", .key = c->key->text, .name = name, .put = text, .tag = tag};
     struct hf__rest_reply r;
     hf__s3_name(c->key->text, c->key->len, name);
     int rc = hf__s3_ask(st, &call, &r, ret_clock_us, err);
@@ -192,10 +187,11 @@ static int put(hf_store *st, const struct hf__s3_change *c, const char *text, co
     return rc;
 }
 
-int hf__s3_tag_of(hf_store *st, const struct hf__s3_change *c, char tag[HF_REST_TAG])
+int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                  char tag[HF_REST_TAG])
 {
     *tag = 0;
-    return recall(st, c->key, c->seen, tag) || (!c->seen && c->row);
+    return recall(st, key, seen, tag) || (!seen && row);
 }
 
 /* The row is read where its ETag isn't known, and after each refusal: only the row tells whether
@@ -205,12 +201,12 @@ static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const cha
 {
     const struct timespec pause = {0, PAUSE_MS * 1000000L};
     char tag[HF_REST_TAG];
-    int known = hf__s3_tag_of(st, c, tag), busy = 0;
+    int known = hf__s3_tag_of(st, c->key, c->seen, c->row, tag), busy = 0;
     for (int round = 0; round < ROUNDS; round++) {
         int rc = known ? put(st, c, text, tag, &busy, ret_clock_us, err) : HF_CONFLICT;
         if (rc != HF_CONFLICT) return rc;
         if (busy) nanosleep(&pause, NULL);
-        rc = hf__s3_read(st, c->key, c->cur, ret_clock_us, "replace", c->until_us, err);
+        rc = hf__s3_read(st, c->key, c->cur, ret_clock_us, "replace", err);
         if (rc) return rc;
         if (c->cur->rev != c->seen) return HF_CONFLICT;
         if (!c->row && !c->seen) return 0; /* there was none to be removed */
@@ -221,23 +217,16 @@ static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const cha
                    c->key->text, ROUNDS);
 }
 
-static int replace_one(hf_store *st, const struct hf__s3_change *c, int64_t *ret_clock_us,
-                       hf_error *err)
-{
-    int rc;
-    char *text = hf__s3_encode(st, c->key, c->row, &rc, err);
-    if (text) rc = replace_rounds(st, c, text, ret_clock_us, err);
-    free(text);
-    return rc;
-}
-
 static int s3_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     hf_row now;
+    int rc;
     hf_row_init(&now);
-    const struct hf__s3_change c = {key, seen, row, cur ? cur : &now, 0};
-    int rc = replace_one(st, &c, ret_clock_us, err);
+    const struct hf__s3_change c = {key, seen, row, cur ? cur : &now};
+    char *text = hf__s3_encode(st, key, row, &rc, err);
+    if (text) rc = replace_rounds(st, &c, text, ret_clock_us, err);
+    free(text);
     hf_row_clear(&now);
     return rc;
 }
@@ -295,7 +284,7 @@ static int s3_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     int64_t clock_us = 0;
     hf_row row;
     hf_row_init(&row);
-    int rc = hf__s3_read(st, &key, &row, &clock_us, "inspect", 0, err);
+    int rc = hf__s3_read(st, &key, &row, &clock_us, "inspect", err);
     hf_row_clear(&row);
     if (rc && rc != HF_CORRUPT) return rc;
     rc = hf__s3_account(&st->at, &who, why);

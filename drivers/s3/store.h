@@ -78,8 +78,6 @@ struct hf__s3_call {
     const char *query;      /* of the bucket; encoded and in order */
     const char *put;        /* what is written; NULL: it is a read */
     const char *tag;        /* of a write: the ETag that it replaces; "": there is no object */
-    int64_t until_us;       /* local time until which it has to be answered, by a connection for
-                               many replaces; 0: no such time */
     int busy;               /* out: refused because another write was under way */
 };
 /*
@@ -108,9 +106,9 @@ void hf__s3_ask_many(hf_store *st, struct hf__s3_asked *one, size_t n, int64_t u
 /* Is the tag the MD5 sum of the text? */
 int hf__s3_is_sum(const char *tag, const char *text, size_t len);
 
-/* s3.c. The row of that key as it is now; until_us: as of struct hf__s3_call. */
+/* s3.c. The row of that key as it is now. */
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                const char *what, int64_t until_us, hf_error *err);
+                const char *what, hf_error *err);
 
 /* One replace. */
 struct hf__s3_change {
@@ -118,10 +116,10 @@ struct hf__s3_change {
     uint64_t seen;
     const hf_row *row; /* NULL: it is removed */
     hf_row *cur;       /* not NULL */
-    int64_t until_us;  /* as of struct hf__s3_call */
 };
 /* The ETag of what it replaces; "": there is no object. Returns 0: it isn't known. */
-int hf__s3_tag_of(hf_store *st, const struct hf__s3_change *c, char tag[HF_REST_TAG]);
+int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                  char tag[HF_REST_TAG]);
 /* The text of the object; NULL: *ret_rc and *err. */
 char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
                     hf_error *err);

@@ -32,20 +32,23 @@ const char *word(const json_t *step, const char *name)
     return json_string_value(json_object_get(step, name));
 }
 
-/* A string, or ["x", 3] for "xxx". Lives until the end of the step. */
-static const char *short_lease(void)
+/* "short" is a lease that the store keeps, "longer" a second more than that; else NULL. */
+static const char *lease_word(const char *piece)
 {
     static char text[40];
     const char *ms = getenv("HOLDFAST_TEST_LEASE_MS");
-    snprintf(text, sizeof text, "%sms", ms ? ms : "3000");
+    int longer = !strcmp(piece, "longer");
+    if (!longer && strcmp(piece, "short") != 0) return NULL;
+    snprintf(text, sizeof text, "%ldms", (ms ? strtol(ms, NULL, 10) : 3000) + (longer ? 1000 : 0));
     return text;
 }
 
+/* A string, or ["x", 3] for "xxx". Lives until the end of the step. */
 const char *text_of(struct state *s, const json_t *from)
 {
     const char *piece = json_string_value(json_is_array(from) ? json_array_get(from, 0) : from);
     size_t times = json_is_array(from) ? (size_t)json_integer_value(json_array_get(from, 1)) : 1;
-    if (piece && !strcmp(piece, "short")) piece = short_lease();
+    if (piece && lease_word(piece)) piece = lease_word(piece);
     char *to = piece && s->n_texts < TEXTS ? malloc(strlen(piece) * times + 1) : NULL;
     if (!to) abort();
     *to = 0;

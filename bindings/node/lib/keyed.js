@@ -6,6 +6,8 @@ const { NONE, State, asked } = require('./line.js');
 const { callable, checkKey, invalid, isOptions, signalOf, text, time } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
 
+// As the library has them: HF_OWNER_CAP and HF_NOTE_CAP without the NUL, HF_OWNER_ENDED.
+const OWNER_CAP = 127, NOTE_CAP = 255, ENDED = '(ended)';
 const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
 
 // Looks at the key, too, and at what only a store makes use of: a program that moves to one has it
@@ -16,9 +18,12 @@ function wanted(key, options) {
     if (how === NONE) return how;
     const { lease, owner, note } = options;
     if (lease !== undefined) time(lease, 'lease', 'acquire', key);
-    if (text(owner, 'owner', 127, 'acquire', key) === '')
-        throw invalid('acquire', key, 'owner: is empty');
-    text(note, 'note', 255, 'acquire', key);
+    if (text(owner, 'owner', OWNER_CAP, 'acquire', key) === '')
+        throw invalid('acquire', key, `owner: must have 1 to ${OWNER_CAP} bytes`);
+    if (owner === ENDED)
+        throw invalid('acquire', key,
+            `owner: '${ENDED}' is what rows show for a hold that has ended`);
+    text(note, 'note', NOTE_CAP, 'acquire', key);
     return how;
 }
 

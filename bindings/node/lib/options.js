@@ -68,7 +68,7 @@ const LIMITS = {
 
 // The same, of one of these options.
 function time(value, name, doing, key) {
-    const [least, most, range, endless] = LIMITS[name];
+    const [least, most, range, endless = NaN] = LIMITS[name];
     if (value === endless) return value;
     const ms = milliseconds(value, name, doing, key);
     if (ms >= least && ms <= most) return ms;

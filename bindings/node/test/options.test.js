@@ -138,6 +138,8 @@ test('times that are none, or out of range, are refused before the store is aske
                     / is not a time: milliseconds, or a text such as /.test(error.message),
                 `${name}: ${String(bad)}`);
         }
+    await assert.rejects(one.prune(), (error) => error instanceof InvalidArgument &&
+        /idle: 'undefined' is not a time/.test(error.message));
     for (const forever of [Infinity, undefined]) {
         await one.run(fresh(), () => 1, { wait: forever });
         await one.once(fresh(), () => 1, { keep: forever });
@@ -172,9 +174,9 @@ test('options are a plain object', async () => {
 
 test('a KeyedMutex without a store looks at what a store would', async () => {
     for (const keyed of [new holdfast.KeyedMutex(), new holdfast.KeyedMutex(url)]) {
-        for (const options of [{ owner: '' }, { owner: 5 }, { owner: 'x'.repeat(128) },
-            { owner: 'a\0' }, { owner: '\ud800' }, { note: 5 }, { note: 'x'.repeat(256) },
-            { lease: 5 }, { lease: 'soon' }])
+        for (const options of [{ owner: '' }, { owner: '(ended)' }, { owner: 5 },
+            { owner: 'x'.repeat(128) }, { owner: 'a\0' }, { owner: '\ud800' }, { note: 5 },
+            { note: 'x'.repeat(256) }, { lease: 5 }, { lease: 'soon' }])
             await assert.rejects(keyed.acquire('k', options), InvalidArgument);
         (await keyed.acquire('k', { owner: 'ann', note: '', lease: '1m' }))();
         await keyed.close();

@@ -139,30 +139,29 @@ static PyObject *locking_no_others(struct locking *g, PyObject *args, PyObject *
     Py_RETURN_NONE;
 }
 
-/* Converts the argument: 1; 0 and an exception. To other libraries the first argument is a time. */
-static int read_blocking(PyObject *value, void *to)
+/* Is it a bool, or not given? To other libraries the first argument is a time. -1: an exception. */
+static int read_blocking(const struct locking *g, PyObject *value)
 {
+    if (!value) return 1;
     long is = PyLong_Check(value) ? PyLong_AsLong(value) : -1;
     PyErr_Clear(); /* too large */
-    if (is == 0 || is == 1) {
-        *(int *)to = (int)is;
-        return 1;
-    }
-    raise_text(HF_INVALID, NULL, "acquire: blocking: must be a bool; a time is timeout=5");
-    return 0;
+    if (is == 0 || is == 1) return (int)is;
+    raise_object(HF_INVALID, g->key,
+                 PyUnicode_FromFormat(
+                     "acquire '%.100U': blocking: must be a bool; a time is timeout=5", g->key));
+    return -1;
 }
 
 /* acquire(blocking=True, timeout=-1) -> bool: as threading.Lock has it */
 static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"blocking", "timeout", NULL};
-    PyObject *timeout = Py_None;
-    int blocking = 1;
+    PyObject *timeout = Py_None, *first = NULL;
+    int blocking;
     asked now;
     if (no_others(g, kwargs) ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "|O&O:acquire", names, read_blocking, &blocking,
-                                     &timeout) ||
-        !has_room(g))
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:acquire", names, &first, &timeout) ||
+        (blocking = read_blocking(g, first)) < 0 || !has_room(g))
         return NULL;
     if (!with_timeout(g, &now, blocking, timeout)) return NULL;
     lock *held = (lock *)store_acquire_asked(g->store, g->key, &now);
@@ -191,10 +190,11 @@ static PyObject *locking_release(struct locking *g, PyObject *unused)
 /* _try(blocking=True, timeout=-1) -> Lock or None: without waiting for a server */
 static PyObject *locking_try(struct locking *g, PyObject *args)
 {
-    PyObject *timeout = Py_None;
-    int blocking = 1;
+    PyObject *timeout = Py_None, *first = NULL;
+    int blocking;
     asked now;
-    if (!PyArg_ParseTuple(args, "|O&O:try", read_blocking, &blocking, &timeout) || !has_room(g) ||
+    if (!PyArg_ParseTuple(args, "|OO:try", &first, &timeout) ||
+        (blocking = read_blocking(g, first)) < 0 || !has_room(g) ||
         !with_timeout(g, &now, blocking, timeout))
         return NULL;
     return store_try_asked(g->store, g->key, &now);

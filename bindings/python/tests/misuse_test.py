@@ -435,10 +435,12 @@ def _said(call, *words):
 def a_time_is_no_blocking():
     """To other libraries the first argument of acquire is a time."""
     with holdfast.open(URL) as store:
-        lock = store.lock(key())
+        named = key()
+        lock = store.lock(named)
         for bad in 5, 0.5, -1, 'no', None, [], 1 << 70:
             for call in lock.acquire, lambda bad: asyncio.run(lock.acquire_async(bad)):
-                assert 'blocking: must be a bool; a time is timeout=' in _said(call, bad)
+                said = _said(call, bad)
+                assert f"'{named}': blocking: must be a bool; a time is timeout=" in said
         for blocking in True, False, 0, 1:
             assert lock.acquire(blocking)
             lock.release()
