@@ -31,13 +31,17 @@ Statuses of the command itself, such as 126 and 127, are in `man holdfast`. Each
 '''
 
 
-def drawn(header):
+def codes(header):
+    """The lines of HF_CODES: name, number, status, text, state, action."""
     table = re.search(r'#define HF_CODES.*?^$', header, flags=re.M | re.S)
     literal = r'[\s\\]*"([^"]*)"'
-    rows = re.findall(rf'X\((\w+), -?\d+, (\d+),{literal},{literal},{literal}\)',
+    return re.findall(rf'X\((\w+), (-?\d+), (\d+),{literal},{literal},{literal}\)',
                       table.group(0) if table else '')
+
+
+def drawn(header):
     lines = [f'| {name} | {status} | {text} | {state} | {command(action)} |'
-             for name, status, text, state, action in rows]
+             for name, _, status, text, state, action in codes(header)]
     return OPENING + '\n'.join(lines) + '\n' + ENDING
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import messages
 from choice import CHOSEN, in_turn, needed, of_suites, shares, turn
 from exported import symbols, versioned
 
@@ -334,8 +335,11 @@ def manuals(step):
             for path in pages), f'{name} in the manual', f'grep -rw {name} man')
     table = open(os.path.join(TOP, 'man', 'holdfast.3'), encoding='utf-8').read()
     header = open(os.path.join(TOP, 'include', 'holdfast.h'), encoding='utf-8').read()
-    for code in re.findall(r'^ +X\((\w+), +(-?\d+), (\d+), "(.*)"\)', header, flags=re.M):
-        row = '.It Dv HF_{} Ta {} Ta {} Ta {}\n'.format(*code).replace(' -', ' \\-')
+    codes = messages.codes(header)
+    step.check(len(codes) == header.count(' X('), 'each code of holdfast.h is understood',
+               'grep " X(" include/holdfast.h')
+    for code in codes:
+        row = '.It Dv HF_{} Ta {} Ta {} Ta {}\n'.format(*code[:4]).replace(' -', ' \\-')
         step.check(row in table, f'holdfast.3 has: {row.strip()}', 'grep "It Dv" man/holdfast.3')
 
 

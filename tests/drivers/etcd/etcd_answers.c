@@ -103,7 +103,7 @@ static void damaged_ranges_are_told(void **state)
         {ROW_OF(PARTY ", \"mode\": 256"), "5", "a holder or waiter that is none"},
         {ROW_OF(PARTY ", \"mode\": 3"), "5", "unknown mode"},
         {ROW_OF(PARTY ", \"flags\": 256"), "5", "a holder or waiter that is none"},
-        {ROW_OF(PARTY ", \"bell\": 256"), "5", "a holder or waiter that is none"},
+        {ROW_OF(PARTY ", \"wakeup\": 256"), "5", "a holder or waiter that is none"},
         {ROW_OF(PARTY ", \"lease_ms\": 4294967296"), "5", "a holder or waiter that is none"},
         {ROW_OF(PARTY ", \"claim_ms\": 4294967296"), "5", "a holder or waiter that is none"},
         {ROW_OF(PARTY ", \"limit\": 4294967296"), "5", "a holder or waiter that is none"},
