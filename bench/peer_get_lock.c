@@ -19,8 +19,8 @@ static MYSQL_STMT *statement[STATEMENTS];
 static void connect_to(const char *url)
 {
     static const char *const text[STATEMENTS] = {
-        "DO GET_LOCK('bench', 60)", "DO RELEASE_LOCK('bench')", "DO GET_LOCK('handover', 60)",
-        "DO RELEASE_LOCK('handover')",
+        "SELECT GET_LOCK('bench', 60)", "SELECT RELEASE_LOCK('bench')",
+        "SELECT GET_LOCK('handover', 60)", "SELECT RELEASE_LOCK('handover')",
         "UPDATE peer SET rev = rev + 1 WHERE name = 'k' AND rev >= 0"};
     to = mariadb_connected(url);
     /* On this server there may have been others before. */
@@ -35,8 +35,23 @@ static void ask(int which)
         bench_die("libmariadb: %s", mysql_stmt_error(statement[which]));
 }
 
-static void take(int lock) { ask(lock == LOCK_HANDOVER ? TAKE_HANDOVER : TAKE); }
-static void give(int lock) { ask(lock == LOCK_HANDOVER ? GIVE_HANDOVER : GIVE); }
+/* Asks for a lock or gives it back; both answer 1 where they did it, 0 or NULL where they didn't.
+ */
+static void ask_lock(int which)
+{
+    MYSQL_STMT *st = statement[which];
+    long long did = 0;
+    my_bool none = 0;
+    MYSQL_BIND bind = {.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = &did, .is_null = &none};
+    ask(which);
+    if (mysql_stmt_bind_result(st, &bind) || mysql_stmt_fetch(st) || none || did != 1)
+        bench_die("libmariadb: a lock wasn't obtained, or not given back: %s",
+                  mysql_stmt_error(st));
+    mysql_stmt_free_result(st);
+}
+
+static void take(int lock) { ask_lock(lock == LOCK_HANDOVER ? TAKE_HANDOVER : TAKE); }
+static void give(int lock) { ask_lock(lock == LOCK_HANDOVER ? GIVE_HANDOVER : GIVE); }
 static void write_it(void) { ask(WRITE); }
 
 static int is_wanted(void)

@@ -6,7 +6,7 @@
 #ifndef PEER_LOCK_H
 #define PEER_LOCK_H
 
-enum { LOCK_ALONE, LOCK_HANDOVER, LOCKS }; /* which lock */
+enum { LOCK_ALONE, LOCK_HANDOVER }; /* which lock */
 
 struct lock_peer {
     void (*connect)(const char *url); /* one connection of this process */
