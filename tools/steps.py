@@ -382,9 +382,11 @@ def release(step):
     cpu = {'x86_64': 'x64', 'aarch64': 'arm64'}[os.uname().machine]
     targets = [word for libc in ('gnu', 'musl') for word in ('--target', f'linux-{cpu}-{libc}')]
     step.must(['tools/release', '--work-tree', '--deb', *targets, out], 'tools/release')
-    for test in (['bill_test.py'], ['release_test.py', '.'], ['deb_test.py', '.']):
+    there = os.path.relpath(out, TOP)
+    for test in (['notes_test.py', '.'], ['bill_test.py', there], ['wheel_test.py', there],
+                 ['release_test.py', '.', there], ['deb_test.py', '.', there]):
         before = os.path.getsize(step.path)
-        words = ['tests/release/' + test[0], *test[1:], os.path.relpath(out, TOP)]
+        words = ['tests/release/' + test[0], *test[1:]]
         status = step.run([sys.executable, *words])
         with open(step.path, encoding='utf-8', errors='replace') as log:
             log.seek(before)
