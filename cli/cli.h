@@ -26,20 +26,20 @@ enum { KEYS_CAP = 64 };
 
 /* One line on stderr, "holdfast: ..."; control characters become '?'. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same, ended by the words of how to get help; returns EXIT_USAGE. */
+/* As say(), and adds how to get help; returns EXIT_USAGE. */
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* With -v: says what is so after such a failure, and what to do. */
+/* With -v: prints the state after such a failure, and what to do. */
 void advise(int code);
-/* Says why, and advises; returns the exit status of the code. */
+/* Prints why, and advises; returns the exit status of the code. */
 int failed(const hf_error *err);
-/* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. `state`:
-   what was done all the same, for that line; NULL: nothing, and then a pipe that nobody reads ends
-   this process (end_by_broken_pipe). */
+/* Flushes and closes stdout. Returns 0, or EXIT_INTERNAL after an error line if output got lost.
+   `state`: what was done nevertheless, for that line. NULL: nothing was done; then a pipe without a
+   reader ends this process (end_by_broken_pipe). */
 int finish_output_of(const char *state);
 int finish_output(void);
-/* The same of a write that failed by this errno. */
+/* As finish_output_of, for a write that failed with this errno. */
 int output_failed(int error, const char *state);
-/* Writes it, past what stdio has. 0, or errno. */
+/* Writes the text to stdout without stdio's buffer. Returns 0 or errno. */
 int write_out(const char *text, size_t n);
 
 struct command {
@@ -53,7 +53,7 @@ struct command {
 extern const char *store_url;
 extern const char *store_owner;  /* the owner of the holds; NULL: random */
 extern const char *command_name; /* the subcommand under way, for messages */
-/* The same with its key, once that is known ("renew 'k'"), and its `undone`. */
+/* The subcommand with its key, once the key is known ("renew 'k'"), and its `undone`. */
 extern char command_about[HF_KEY_CAP + 16];
 extern const char *command_undone;
 
@@ -94,7 +94,7 @@ struct options {
     char **argv; /* the command to run, NULL-terminated; NULL: none */
 };
 
-/* 0, or the exit status (then everything has been said), or -1: --help was answered. */
+/* Returns 0; -1: --help was answered; or the exit status, with an error printed. */
 int parse_options(const struct command *self, unsigned takes, int argc, char **argv,
                   struct options *ret);
 /* Every character of a secret in the URLs of a text becomes '*'. Returns whether there was one. */
@@ -102,11 +102,11 @@ int wipe_secrets(char *text);
 /* "500ms", "10s", "1.5h", "7d", "2": milliseconds, rounded up; -1 if it is no time,
    INT64_MAX if it is more than a hundred years. */
 int64_t parse_time(const char *text);
-/* Exactly so many operands; 0 or EXIT_USAGE. */
+/* Checks the number of operands. Returns 0 or EXIT_USAGE. */
 int want_args(const struct options *o, int least, int most, const char *what);
-/* Takes the URL of an argument over, and its secrets out of the argument list. */
+/* Stores the URL of an argument, and wipes its secrets in the argument list. */
 int take_url(char *arg);
-/* Settles which store it is, before store_url is used. 0 or the exit status. */
+/* Decides which store is used, before store_url is read. Returns 0 or the exit status. */
 int find_store(void);
 extern const char *store_from; /* where its URL comes from, for people */
 extern int store_told;         /* say which it is when it is opened */
@@ -116,16 +116,17 @@ extern int store_quiet;        /* don't warn of a password in the arguments */
    long one request may take. While the store can't be reached the opening is tried again until the
    limit, or for 5 s if there is none; with 0, not again. */
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret);
-/* Opens it for a command that doesn't wait: one attempt. */
+/* Opens the store for a command that doesn't wait: makes one attempt. */
 int open_at_once(hf **ret);
-/* May that failure pass by itself: a server that is away, starts up, or has too many clients? One
-   with an errno is this machine's own. */
+/* Returns 1 if that failure may pass by itself: a server is away, starts up, or has too many
+   clients. An error with an errno is this machine's own, and doesn't pass. */
 int may_pass(const hf_error *err);
-/* The same, for a command that only looks: makes no store. If a store that was named isn't there,
-   that is a failure. If the default store isn't there, it counts as empty: 0, and *ret is NULL. */
+/* As open_at_once, for a command that only reads: makes no store. If a store that was named isn't
+   there, that is a failure. If the default store isn't there, it counts as empty: 0, and *ret is
+   NULL. */
 int open_to_look(hf **ret);
-/* The same, for a command that changes what is there: where there is no store, nothing is to be
-   changed. Of the default one that is status 76, which has been said of the key. */
+/* As open_at_once, for a command that changes a row, and makes no store. If the default store isn't
+   there, the result is status 76, and a line says that the key isn't held. */
 int open_to_change(const char *key, hf **ret);
 /* Is the store the default one, which nobody has named? */
 int store_is_default(void);
@@ -140,11 +141,12 @@ struct person { /* strings are safe to show on a terminal */
 void read_note(const char *note, struct person *ret);
 /* The note of a holder that runs argv for this process (or of its caller, if argv is NULL). */
 void write_note(char note[HF_NOTE_CAP], char *const *argv);
-/* An owner that tells who it is, and is nobody else's: "anna@box:1234:" and 16 random digits. */
+/* Writes a unique owner for this process: "anna@box:1234:" and 16 random digits. */
 void write_owner(char owner[HF_OWNER_CAP]);
 /* An owner for people to read: without such digits. */
 void show_owner(const char *owner, char *to, size_t cap);
-/* Has the process that the note names ended, and what it started holds on? */
+/* Returns 1 if the process that the note names has ended, but a process that it started still holds
+   the lock. */
 int is_carried(const hf_party_info *p);
 /* "anna@box pid 1234 (make deploy)" */
 void describe(const hf_party_info *p, char *to, size_t cap);
@@ -173,11 +175,11 @@ char *json_fields(const char *format, ...);
 
 /* ---- output.c: standard error, which may be stopped ---- */
 
-/* Queues the text to be written. Waits for that only while the descriptor takes it at once.
-   `unless`: of a line that comes and goes: not if *unless, nor behind other text that is stuck.
-   Returns 1 if it is queued or written. Any thread. */
+/* Queues the text, and writes as much as the descriptor takes at once. `unless`: for a line that is
+   replaced later: it isn't queued if *unless is set, or if older text couldn't be written.
+   Returns 1 if the text is queued or written. Any thread may call this. */
 int output_add(const char *text, size_t n, const int *unless);
-/* *stopped = 1; an output_add with it as `unless` that has begun is over then. */
+/* Sets *stopped. When this returns, no output_add with it as `unless` is running. */
 void output_stop(int *stopped);
 /* Before this process ends: gives what is queued a moment to be written. */
 void output_end(void);
@@ -194,9 +196,10 @@ enum {
 /* Runs `body` in a thread. Returns 1: it is done; 0: it still runs, and the caller may only call
    leave_now. */
 int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
-/* Runs it in a thread until an end signal comes, after block_signals. Returns 0: it is done. -1: no
-   thread could be started, and nothing was done. Else the signal, `more_ms` later if it was still
-   at it: then nothing but leave_now is left. */
+/* Runs `body` in a thread until it is done or an end signal comes. Call block_signals before.
+   Returns: 0: it is done; -1: no thread could be started, and nothing was done; otherwise the
+   signal. If `body` still runs then, it gets more_ms more; after that the caller may only call
+   leave_now. */
 int done_or_signal(void (*body)(void *arg), void *arg, int64_t more_ms, int *ret_typed);
 /* Ends this process at once, whatever its threads do. */
 void leave_now(int status) __attribute__((noreturn));

@@ -46,7 +46,7 @@ static int write_and_write(struct hf__racer *r)
         for (uint32_t j = 0; j <= row.n_queue; j++) row.party[j] = hf__con_party(1, i + j);
         row.party[0].token = row.token;
         if (hf__race_replace(r, &key, seen, &row, NULL))
-            return hf__race_fail(r, "nobody else writes, and yet");
+            return hf__race_fail(r, "a replace failed although only this process writes");
         atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
     }
 }

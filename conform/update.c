@@ -7,7 +7,7 @@
 
 enum { WRITERS = 4, WRITES = 500, FAILS_WITH = HF_FULL };
 
-/* What a step does, and was shown. */
+/* What the step of an update is to do, and the rows that it has seen and made. */
 struct step {
     hf_row saw, made;
     int calls, answer; /* FAILS_WITH: changed, but failed all the same */
@@ -36,8 +36,9 @@ static int step(void *arg, hf_row *row)
     return hf_row_copy(&s->made, row) ? HF_NOMEM : s->answer;
 }
 
-/* Shown is *row, and what step makes of it is stored, told and read; or nothing is changed. *row
-   becomes what is there. */
+/* Makes one update. The store has to show *row to the step, and to store and return the row that
+   the step makes; if the step fails, the store changes nothing. *row becomes the row that is
+   stored. Returns NULL, or what is wrong. */
 static const char *updates(struct hf__suite *cfm, const hf_rowkey *key, struct step *s, hf_row *row,
                            const char *what)
 {
@@ -114,7 +115,7 @@ static int count_up(void *arg, hf_row *row)
     return 1;
 }
 
-/* One racer writes by replaces, the others in place: no write is lost. */
+/* One racer replaces the row, the others change it in place: no write may be lost. */
 static int write_much(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];

@@ -33,7 +33,7 @@ void hf__session_lost(hf *h, const struct hf_session *s)
     hf__kick_dispatcher(h);
 }
 
-/* It ends sooner than its holds were to be looked at. */
+/* Looks at a lock of session `t` at the session's end, if that is sooner than planned. */
 static void look_sooner(hf_lock *l, void *t)
 {
     if (l->session == t || l->pending_session == t) hf__set_deadline(l);
@@ -65,7 +65,9 @@ int hf__session_for_rest(hf_lock *l, struct hf_session **ret, hf_error *err)
     return rc;
 }
 
-/* The row goes on naming this grant; with which session? */
+/* Reads the row, and sees to it that it names this grant with session `to`: writes that if the row
+   names another session.
+   Returns: 0; HF_LOST: the row doesn't name the grant any more; another code: not confirmed. */
 static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error *err)
 {
     hf *h = l->h;
@@ -80,7 +82,8 @@ static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error 
     if (!p || p->flags & HF_PARTY_DEAD)
         return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
                        (unsigned long long)l->token);
-    /* In doubt it is written in any case: the lost write must not land any more. */
+    /* If an earlier write is unconfirmed, the row is written in any case, so that the earlier write
+       can't land any more. */
     if (p->session == to->id && !(p->flags & HF_PARTY_UNCLAIMED) && !l->pending_session) return 0;
     rc = hf__cas_loop(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
     if (!rc && out.answer != HF_ANS_OK)
@@ -99,8 +102,8 @@ static void move_to(hf *h, hf_lock *l, struct hf_session *to)
     hf__session_put(&h->sessions, was);
 }
 
-/* A renewal with another session wasn't confirmed, and may land yet. It is made again, so that
-   there are never more than the two that it may hold with, none of which is ended. */
+/* Repeats a renewal with another session that wasn't confirmed and may still land. So the grant
+   never depends on more than two sessions, and neither of them is ended meanwhile. */
 static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
 {
     hf *h = l->h;

@@ -16,8 +16,9 @@
 
 enum { AGAIN_US = 500000 };
 
-/* Takes a request out of the row (NULL: it is read first) if its grant hasn't been claimed, or
-   (maybe_done) in any case. Without the mutex. Returns 0, or what the store says. */
+/* Takes a request out of the row if its grant hasn't been claimed; with maybe_done, in any case.
+   `row` NULL: the row is read first. Without the mutex.
+   Returns: 0, or the store's error. */
 static int withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, hf_row *row,
                     int64_t until_us, hf_error *err)
 {
@@ -39,15 +40,16 @@ void hf__wait_error(struct hf_wait *w, int code, const char *why)
     w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
 }
 
-/* Whatever a withdrawal failed by, the request may stand in the row still: TIMEOUT, CANCELED or
-   BUSY would say that it doesn't. An error of the store by which the wait itself has ended says no
-   such thing. */
+/* Sets the result of a wait whose request was withdrawn; `rc` is what the withdrawal returned. If
+   it failed, the request may still be in the row, so the result is UNKNOWN: TIMEOUT, CANCELED and
+   BUSY would say that it isn't. If the wait itself ended by the same error of the store, that error
+   stays. */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
     int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
     if (rc && why) hf__error_keep(&w->why, why);
-    /* An acquire whose reply was lost isn't bound to a rev: it may land later, unless the row still
-       says that this one ended last (last_id). */
+    /* An acquire whose reply was lost isn't bound to a rev. It may land later, unless the row still
+       names this request as the last that ended (last_id). */
     if (stands || (w->lost_acquire && !w->granted))
         w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
                           "acquire '%s': given up, but the store has not confirmed it: the "
@@ -122,10 +124,10 @@ void hf__deferred_cancels_close(hf *h)
 
 /* ---- requests that a restored backup has brought back ---- */
 
-/* Is this a request of our handle to which no wait or lock belongs? At the store only the first
-   wait of the local queue has a request. (A wait behind it may ask again for a request that its
-   caller names, but couldn't claim it there.) A hold that was claimed has a lock. Under the mutex.
- */
+/* Returns 1 if `p` is a request of our handle to which no wait and no lock belongs. Only the first
+   wait of the local queue has a request at the store. (A wait behind it may repeat a request that
+   its caller names, but couldn't claim its grant.) A hold that was claimed has a lock. Under the
+   mutex. */
 static int is_orphan(const struct hf_wait *w, const hf_party *p, int holds)
 {
     if (!memcmp(p->id, w->party.id, sizeof p->id)) return 0;
@@ -135,8 +137,8 @@ static int is_orphan(const struct hf_wait *w, const hf_party *p, int holds)
     return hf__session_kept(&w->h->sessions, p->session);
 }
 
-/* Finds an orphan and its id. Returns 0: there is none, or the wait is an attempt beside others of
-   this handle. */
+/* Finds an orphaned request, and copies its id. Returns 0 if there is none, or if the wait is an
+   attempt beside others of this handle. */
 static int find_orphan(const struct hf_wait *w, const hf_row *row, uint8_t ret_id[16])
 {
     int found = 0;
@@ -154,12 +156,13 @@ int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_er
 {
     hf *h = w->h;
     struct hf_outcome out = {.changed = 1};
-    /* as_seen: a request that was claimed stays; another process may have asked it again. */
+    /* as_seen: a request that was claimed stays, because another process may have repeated it. */
     struct hf_event ev = {.kind = HF_EV_WITHDRAW, .as_seen = 1};
     if (!h->port.caps.sessions) return 0;
     while (out.changed && find_orphan(w, row, ev.id)) {
         int rc = hf__cas_loop(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
-        /* Written meanwhile, or a session in the row has died: the look goes on. */
+        /* Another client has written the row, or a session in it has died: the next read shows
+           that. */
         if (rc) return rc == HF_CONFLICT || rc == HF_LOST ? 0 : rc;
         hf__watch_claim(h, w->e, row);
     }

@@ -10,25 +10,27 @@
 
 #include <stdlib.h>
 
-/* hf_left_ms says 0 for less than a millisecond. */
+/* GRAIN_US: a session with less than a millisecond left counts as run out, for hf_left_ms rounds
+   down. */
 enum { SOON_US = 500000, GRAIN_US = 1000 };
 
-/* Shorter by as much as two clocks' rates may differ. */
+/* Returns `ms` in µs, less what two clocks may differ by in that time. */
 static int64_t safe_us(int64_t ms) { return ms * (1000 - HF_CLOCK_RATE_PPM / 1000); }
 
-/* The request that was sent then has made it live for `ms`. */
+/* Notes that a request sent at sent_us has made the session live for `ms`. */
 static void lasts(struct hf_session *t, int64_t sent_us, int64_t ms)
 {
     t->lives_until_us = sent_us + safe_us(ms);
     t->until_us = hf__min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
-    /* One grant's own counts from the grant: hf__session_begins. */
+    /* The session of a single grant counts from the grant: hf__session_begins. */
     if (t->own && t->keep_at_us != INT64_MAX) t->until_us = t->lives_until_us;
     if (t->keep_at_us != INT64_MAX) t->keep_at_us = sent_us + (int64_t)t->lease_ms * 1000 / 3;
 }
 
 /* ---- losing, forgetting ---- */
 
-/* It wasn't gone yet: the thread that finds it out has it alone (`busy`). */
+/* Marks the session as ended and reports that, once: only the thread that has set `busy` calls
+   this. */
 static void lose(struct hf_sessions *s, struct hf_session *t)
 {
     t->gone = 1;
@@ -42,7 +44,8 @@ static void dispose(struct hf_session *t)
     free(t);
 }
 
-/* It is in no list any more. What isn't over, nor left to itself, is to be ended at the store. */
+/* Frees a session that is in no list any more, or notes that the store is to be asked to end it. A
+   session that has ended, or that is left to run out, needs no such request. */
 static void part_with(struct hf_sessions *s, struct hf_session *t)
 {
     if (t->gone || t->left) {
@@ -62,7 +65,7 @@ static void forget(struct hf_sessions *s, struct hf_session *t)
     if (s->ending && !s->above->need_renewer(s->of, NULL)) s->above->wake_renewer(s->of);
 }
 
-/* Under the mutex. */
+/* Gives up one reference; NULL is allowed. Under the mutex. */
 void hf__session_put(struct hf_sessions *s, struct hf_session *t)
 {
     if (!t || --t->users) return;
@@ -70,7 +73,8 @@ void hf__session_put(struct hf_sessions *s, struct hf_session *t)
     if (t->own || t->gone) forget(s, t);
 }
 
-/* Under the mutex, dropped: ends, at the store, a session that is no longer needed. */
+/* Asks the store to end one session that is no longer needed. Called with the mutex, which is
+   released during the request. */
 static void end_one(struct hf_sessions *s)
 {
     struct hf_session *t = s->ending;
@@ -79,7 +83,8 @@ static void end_one(struct hf_sessions *s)
     int rc = hf__port_lease_end(s->port, t->id, NULL);
     dispose(t);
     pthread_mutex_lock(s->mu);
-    /* They end without our help, too: not worth several times the patience. */
+    /* The store doesn't answer. The other unused sessions run out by themselves, so they aren't
+       worth a timeout each. */
     while (rc && rc != HF_LOST && s->ending) {
         t = s->ending;
         s->ending = t->next;
@@ -87,8 +92,8 @@ static void end_one(struct hf_sessions *s)
     }
 }
 
-/* When the handle is closed. No other thread is left. `away`: the store doesn't answer, and isn't
-   asked to end what ends by itself. */
+/* Ends and frees all sessions, when the handle is closed and no other thread is left. `away`: the
+   store doesn't answer, so it isn't asked to end sessions, which run out by themselves. */
 void hf__sessions_close(struct hf_sessions *s, int away)
 {
     pthread_mutex_lock(s->mu);
@@ -132,7 +137,8 @@ static struct hf_session *shared(const struct hf_sessions *s, uint32_t lease_ms)
     return NULL;
 }
 
-/* One is to be kept, or at another time. Where no keeper can be started the renewer does it. */
+/* Tells the keepers that a session was made, or is to be kept at another time. If no keeper can be
+   started, the renewer keeps the sessions. */
 static void kick(struct hf_sessions *s)
 {
     if (!s->above->kick_keepers(s)) s->above->wake_renewer(s->of);
@@ -147,7 +153,7 @@ static int make(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_ses
     pthread_mutex_unlock(s->mu);
     int64_t sent_us = hf__local_us();
     int rc = hf__port_lease_make(s->port, lease_ms, &session, &ms, err);
-    /* A session whose making wasn't confirmed is named by no row, and ends by itself. */
+    /* No row names a session whose making wasn't confirmed; that session ends by itself. */
     if (rc == HF_UNKNOWN) rc = HF_UNAVAILABLE;
     pthread_mutex_lock(s->mu);
     s->making -= !own;
@@ -155,7 +161,7 @@ static int make(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_ses
     if (!rc) rc = s->above->need_renewer(s->of, err);
     if (rc) return rc;
     struct hf_session *t = add(s, lease_ms, own);
-    if (!t) return hf_fail(err, HF_NOMEM, 0, "lease: out of memory");
+    if (!t) return hf_fail(err, HF_NOMEM, 0, "session: out of memory");
     t->id = session;
     lasts(t, sent_us, ms);
     kick(s);
@@ -163,9 +169,9 @@ static int make(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_ses
     return 0;
 }
 
-/* Has it run out? Of a session that was made elsewhere this handle knows only how long it lives at
-   least (the store may count in whole seconds, and others may have kept it): there the store's
-   answer decides. */
+/* Returns 1 if the session has run out. Of a session that was made elsewhere this handle knows only
+   how long it lives at least: the store may count in whole seconds, and others may have kept it.
+   There the store's answer decides. */
 static int run_out(const struct hf_session *t, int64_t now_us)
 {
     return !t->adopted && now_us + GRAIN_US > t->until_us;
@@ -184,7 +190,10 @@ static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
     return hf__min64(s->port->io_timeout_ms * 1000, us);
 }
 
-/* Under the mutex, dropped. HF_LOST: it is over, and so is whatever hangs on it. */
+/* Asks the store to keep the session, unless another thread does so already. Called with the mutex,
+   which is released during the request.
+   Returns: 0; HF_LOST: the session is over, and so is every grant that is bound to it; another
+   code: the store did not answer. */
 int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
 {
     int64_t ms;
@@ -192,7 +201,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     if (!err) err = &why; /* the session keeps it */
     while (t->busy) pthread_cond_wait(s->changed, s->mu);
     if (!t->gone && run_out(t, hf__local_us())) lose(s, t);
-    if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
+    if (t->gone) return hf_fail(err, HF_LOST, 0, "session: its lease has run out");
     t->busy = 1;
     int64_t patience = patience_us(s, t);
     pthread_mutex_unlock(s->mu);
@@ -205,14 +214,16 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     pthread_cond_broadcast(s->changed);
     if (rc) hf__error_keep(&t->why, err);
     if (rc == HF_LOST || run_out(t, now)) lose(s, t);
-    if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
+    if (t->gone)
+        return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "session: its lease has run out");
     int64_t until_us = t->until_us;
     if (!rc) {
         hf__error_clear(&t->why);
         lasts(t, sent_us, ms);
         if (t->until_us < until_us) s->above->ends_sooner(s->of, t);
         if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
-            rc = hf_fail(err, HF_UNAVAILABLE, 0, "lease: the store's answer took longer than it");
+            rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                         "session: the store's answer took longer than its lease");
     } else if (t->keep_at_us != INT64_MAX) {
         /* At once, if that attempt has taken its time. */
         t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 24, SOON_US);
@@ -221,8 +232,9 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     return rc;
 }
 
-/* Under the mutex, dropped. In *at, which is the caller's reference or NULL: a session of which at
-   least a half is left. */
+/* Sees to it that *at, the caller's reference or NULL, is a session with at least half of its time
+   left: keeps the session, or makes another one. Called with the mutex, which is released during
+   requests. */
 int hf__session_have(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_session **at,
                      hf_error *err)
 {
@@ -248,7 +260,8 @@ int hf__session_have(struct hf_sessions *s, uint32_t lease_ms, int own, struct h
     return HF_UNAVAILABLE; /* each of them was dead */
 }
 
-/* A grant that was made elsewhere: what is left of its session. Under the mutex. */
+/* Returns a session for a grant that another handle has made, which lives for `ms` more from
+   sent_us; NULL: out of memory. Under the mutex. */
 struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, int64_t sent_us,
                                      int64_t ms)
 {
@@ -258,19 +271,20 @@ struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, i
     t->id = p->session;
     t->keep_at_us = INT64_MAX;
     t->adopted = 1;
-    /* Bound to the life of another process: that keeps it, and ends it. */
+    /* A session that is bound to the life of another process is kept and ended by that process. */
     t->foreign = t->left = !(p->flags & HF_PARTY_DETACHED);
     t->lives_until_us = t->until_us = sent_us + safe_us(ms);
     return t;
 }
 
-/* One grant's own, from now on not kept: it counts from asked_us on, as a lease does that is
-   counted from its grant. Under the mutex, dropped. */
+/* Starts the time of a session that belongs to one grant. From now on the session isn't kept, and
+   ends one lease after asked_us, as a lease that is counted from its grant. Called with the mutex,
+   which is released during a request. */
 void hf__session_begins(struct hf_sessions *s, struct hf_session *t, int64_t asked_us)
 {
     int64_t all = safe_us(t->lease_ms);
     t->keep_at_us = INT64_MAX;
-    /* It was made for a request that then had to wait. */
+    /* The session is older than its grant: the request has waited since. */
     if (t->lives_until_us < asked_us + all - all / 16 && hf__session_keep(s, t, NULL) == HF_LOST)
         return;
     t->until_us = hf__min64(t->lives_until_us, asked_us + all);
@@ -283,7 +297,8 @@ int hf__session_kept(const struct hf_sessions *s, uint64_t session)
     return 0;
 }
 
-/* It is due: it is kept, or left to itself. Under the mutex, dropped. */
+/* Keeps a session whose time has come, or leaves it to run out if nobody has used it for long.
+   Called with the mutex, which is released during a request. */
 void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
 {
     if (!t->users && hf__local_us() - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
@@ -296,13 +311,14 @@ void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
     if (!--t->users && (t->own || t->gone)) forget(s, t);
 }
 
-/* The renewer's part: those to be ended; and where no keeper can be started, what is due. When to
-   look again. Under the mutex, dropped. */
+/* The renewer's part: ends one session that is no longer needed, and, if no keeper can be started,
+   keeps those that are due. Returns when to look again. Called with the mutex, which is released
+   during requests. */
 int64_t hf__sessions_tend(struct hf_sessions *s)
 {
     int64_t next;
-    /* One a round: locks may give them up faster, and what is kept mustn't wait for that.
-     */
+    /* One session a round, because locks may give sessions up faster than that, and keeping the
+       others mustn't wait. */
     if (s->ending) end_one(s);
 again:
     if (s->closed) return 0;

@@ -90,12 +90,14 @@ int hf__et_session_end(hf_store *st, uint64_t session, hf_error *err);
 int hf__et_session_stale(hf_store *st, uint64_t session);
 /* Makes a lease of at least `s` seconds that isn't kept alive. 0 or HF_UNAVAILABLE. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret);
-/* For how many seconds it was made, at least. */
+/* Returns the least number of seconds for which the session was made. */
 int64_t hf__et_session_s(uint64_t session);
-/* Was it made in that term? If a reply of that term shows that it is gone, it has run out. */
+/* Returns 1 if the session was made in that term. If a reply of the same term shows that the
+   session is gone, it has run out. */
 int hf__et_made_in(uint64_t session, int64_t term);
 
-/* Some sessions of our own: those that are known to have ended, or what is said. */
+/* A list of our own sessions: of those that are known to have ended, unless a function says
+   otherwise. */
 struct hf__et_dead {
     uint64_t session[HF_ET_OPS_CAP];
     size_t n;
@@ -107,7 +109,7 @@ void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session);
 
 /* ops.c */
-/* A transaction, of this memory: a part that there is no room for makes `mem.failed`. */
+/* A transaction and its memory. If there is no memory for a part, mem.failed is set. */
 struct hf__et_txn {
     struct hf__et_mem mem;
     HfEt__TxnRequest msg;
@@ -117,13 +119,13 @@ void hf__et_txn_close(struct hf__et_txn *t);
 void hf__et_add_put(struct hf__et_txn *t, ProtobufCBinaryData key, ProtobufCBinaryData value,
                     uint64_t lease);
 void hf__et_add_delete(struct hf__et_txn *t, ProtobufCBinaryData key);
-/* All keys from there to before `end`. */
+/* Deletes all keys from `key` to before `end`. */
 void hf__et_add_delete_all(struct hf__et_txn *t, ProtobufCBinaryData key, ProtobufCBinaryData end);
-/* Only if the key is absent, or has no lease. */
+/* Makes the transaction succeed only if the key is absent, or has no lease. */
 void hf__et_add_unbound(struct hf__et_txn *t, ProtobufCBinaryData key);
 void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen);
-/* The same of any transaction, nested ones, too: NULL where there is no memory. */
+/* The same for any transaction, also a nested one. NULL: out of memory. */
 HfEt__RequestOp *hf__et_op(struct hf__et_mem *mem, HfEt__TxnRequest *to); /* empty */
 HfEt__PutRequest *hf__et_put(struct hf__et_mem *mem, HfEt__TxnRequest *to, ProtobufCBinaryData key,
                              ProtobufCBinaryData value);
@@ -145,17 +147,17 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
 /* row.c */
 /* The row as bytes, to be freed; NULL: out of memory. */
 uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len);
-/* 0, HF_NOMEM or HF_CORRUPT; `row` is initialized. */
+/* Reads the row from bytes; `row` is initialized. Returns 0, HF_NOMEM or HF_CORRUPT. */
 int hf__et_read_row(const ProtobufCBinaryData *bytes, hf_row *row, const char **ret_why);
 
 /* rows.c */
 /* Asks for the row of that key, and for what stands beside it. */
 void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *text,
                      HfEt__RangeRequest *ret);
-/* A row from an answer of that term. */
+/* Reads the row from an answer of that term. */
 int hf__et_take_range(hf_store *st, const HfEt__RangeResponse *range, int64_t term,
                       const hf_rowkey *key, hf_row *row, const char *what, hf_error *err);
-/* For no write by it. */
+/* Reads a row that no write will be based on. */
 int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                 hf_error *err);
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -173,24 +175,24 @@ int hf__et_words_open(hf_store *st);
 void hf__et_words_close(hf_store *st);
 /* Writes the notification that describes the row's holder. Returns its length. */
 size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP]);
-/* Subscribes to the key, or ends that. 0 or HF_NOMEM. */
+/* Subscribes to the key, or ends the subscription. Returns 0 or HF_NOMEM. */
 int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key);
 void hf__et_words_unsubscribe(struct hf__et_words *w, const hf_rowkey *key);
 int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret);
-/* How many keys are waited for; and each of them. */
+/* The number of keys with a subscription; and a call of `see` for each of them. */
 size_t hf__et_words_n_wanted(struct hf__et_words *w);
 void hf__et_words_each_wanted(struct hf__et_words *w,
                               void (*see)(void *arg, const char *key, int in_line), void *arg);
-/* A listen begins. */
+/* Notes that a watch begins. */
 void hf__et_words_listen(struct hf__et_words *w);
-/* Others may have been lost: nothing is known any more. */
+/* Forgets all notifications, because others may have been lost. */
 void hf__et_words_forget(struct hf__et_words *w);
-/* Takes in what a watch tells; `ends`: of keys that are gone only. How much of it somebody here is
-   to look at. */
+/* Takes in the answer of a watch; `ends`: the watch brings deletions only. Returns the number of
+   events that a wait of this handle has to look at. */
 uint64_t hf__et_words_receive(const hf_store *st, const HfEt__WatchResponse *said, int ends);
-/* Does anybody wait for it? */
+/* Returns 1 if this handle has a subscription to the key. */
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
-/* As `payload` of hf_notify_ops, of what has come. */
+/* As `payload` of hf_notify_ops, from the notifications that have come. */
 int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row);
 
 /* watch.c */

@@ -81,7 +81,7 @@ struct payloads {
     HfEt__TxnRequest *bundle; /* of operations; NULL: none yet */
 };
 
-/* What is to be said of the row. */
+/* Writes the notification of the row in both forms. */
 static void write_them(struct payloads *all)
 {
     size_t n = hf__et_word(all->row, all->text[SHORT]);
@@ -108,7 +108,7 @@ static HfEt__TxnRequest *nested(struct hf__et_mem *mem)
     return txn;
 }
 
-/* Writes to the inbox if it exists; its lease stays. */
+/* Writes the notification to the session's inbox, if that exists. The inbox keeps its lease. */
 static void notify(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key, uint64_t session,
                    struct payloads *all, int what)
 {
@@ -151,7 +151,8 @@ static void notify_all(struct hf__et_txn *t, const hf_store *st, const hf_rowkey
         if (!session || !hf__concerns(row, i) || is_dead(put, session) || is_told_already(row, i))
             continue;
         notify(t, st, key, session, all, concern(row, session));
-        /* What it counts are those of a bundle, and all beside it. */
+        /* n counts the operations of the bundle; etcd's limit is for these and those beside the
+           bundle. */
         size_t n = all->bundle ? all->bundle->n_success : 0;
         if (n >= BUNDLE || n + t->msg.n_success >= HF_ET_OPS_CAP) send_bundle(t, all);
     }
@@ -166,7 +167,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The sessions that the row names, in order, each once. NULL: no memory. */
+/* Returns the sessions that the row names, in order, each once, to be freed. NULL: out of
+   memory. */
 static uint64_t *all_named(const hf_row *row, size_t *ret_n)
 {
     size_t n = row->n_holders + row->n_queue, kept = 0;
@@ -180,8 +182,8 @@ static uint64_t *all_named(const hf_row *row, size_t *ret_n)
     return all;
 }
 
-/* What lies between the keys of those that the row names is nobody's. It is removed now and then;
-   where there are many gaps, some of them each time. */
+/* Deletes keys of sessions that the row doesn't name: between two sessions of the row, in order, no
+   key is in use. One write deletes at most GAPS such ranges, and the next write others. */
 static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         const hf_row *row)
 {
@@ -201,7 +203,7 @@ static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowke
     free(named);
 }
 
-/* In line, or handed the key and not yet aware of it. */
+/* Returns 1 if the row has a waiter, or a waiter was granted the key and hasn't claimed it yet. */
 static int somebody_listens(const hf_row *row)
 {
     for (uint32_t i = 0; i < row->n_holders; i++)
@@ -226,7 +228,7 @@ static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *
     mark->inbox = HF_ET_MAYBE; /* a wait that joins the queue meanwhile puts it again */
 }
 
-/* Of how many own sessions does the write say something? Under `mu`. */
+/* Returns the number of our own sessions whose keys the write puts or deletes. Under `mu`. */
 static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *row)
 {
     size_t n = 0;
@@ -267,7 +269,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
     pthread_mutex_lock(&st->mu);
     int moves, leaves = somebody_leaves(st, key, row, &moves);
     int listened = moves || somebody_listens(row);
-    /* Not what is put by the same write. */
+    /* A write doesn't tidy if it might delete what it puts. */
     int tidied = !empty && !(leaves && listened) && hf__et_tidies(row->rev) &&
                  n_beside(st, key, row) <= BESIDE;
     if (tidied) add_tidying(t, st, key, row);

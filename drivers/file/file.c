@@ -62,14 +62,16 @@ static int options(hf_store *st, const hf_url *url, int *ret_force, hf_error *er
                            value);
         st->mode = (unsigned)mode;
     }
-    if (rc == HF_INVALID) return hf_fail(err, rc, 0, "file: open '%s': mode is bad", url->safe);
+    if (rc == HF_INVALID)
+        return hf_fail(err, rc, 0, "file: open '%s': mode: too long, or given twice", url->safe);
     rc = hf_url_get(url, "force", value, sizeof value);
     if (!rc) {
         if (value[1] || (value[0] != '0' && value[0] != '1'))
             return hf_fail(err, HF_INVALID, 0, "file: open '%s': force is 0 or 1", url->safe);
         *ret_force = value[0] == '1';
     }
-    if (rc == HF_INVALID) return hf_fail(err, rc, 0, "file: open '%s': force is bad", url->safe);
+    if (rc == HF_INVALID)
+        return hf_fail(err, rc, 0, "file: open '%s': force: too long, or given twice", url->safe);
     return 0;
 }
 

@@ -86,7 +86,7 @@ static void stop(struct hf__dial *d, struct hf__attempt *a)
     a->own = NULL;
 }
 
-/* Moves on to the state that start or step returned. */
+/* Sets the attempt to the state that start or step returned, and its deadline. */
 static void became(struct hf__dial *d, struct hf__attempt *a, enum hf__attempt_state state,
                    int64_t until_us)
 {
@@ -107,7 +107,7 @@ void hf__dial_fail(struct hf__dial *d, struct hf__attempt *a, int code, const ch
     became(d, a, HF_ATTEMPT_FAILED, 0);
 }
 
-/* Time is up. */
+/* Ends all attempts and lookups, because the time is up. */
 static void give_up(struct hf__dial *d)
 {
     for (size_t i = 0; i < d->n; i++) {
@@ -172,7 +172,7 @@ static int looks_up(const struct hf__dial *d, size_t before)
 
 /* ---- attempts ---- */
 
-/* The first in that state, by target, then by address. */
+/* Returns the first attempt in that state, by target, then by address. */
 static struct hf__attempt *first(struct hf__dial *d, enum hf__attempt_state state)
 {
     struct hf__attempt *found = NULL;
@@ -183,7 +183,8 @@ static struct hf__attempt *first(struct hf__dial *d, enum hf__attempt_state stat
     return found;
 }
 
-/* Starts what may start now. Returns when the next one may: the local time; INT64_MAX: none. */
+/* Starts the attempts that may start now. Returns the local time at which the next one may start;
+   INT64_MAX: there is none. */
 static int64_t start_next(struct hf__dial *d, int64_t until_us)
 {
     struct hf__attempt *a;
@@ -200,7 +201,8 @@ static int64_t start_next(struct hf__dial *d, int64_t until_us)
 
 /* ---- the loop ---- */
 
-/* Waits until something has come, or until then; steps the attempts for which it has. */
+/* Waits until a socket is ready or a name is looked up, at most until wake_us and until_us. Then
+   steps the attempts whose sockets are ready. */
 static void wait_and_step(struct hf__dial *d, int64_t wake_us, int64_t until_us)
 {
     struct pollfd p[HF_DIAL_TARGETS + HF_DIAL_ATTEMPTS];

@@ -193,8 +193,10 @@ static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     struct hf__my_reply r;
     (void)alone; /* the guard knows of all holders */
     if (where)
-        return hf_fail(err, HF_INVALID, 0, "mariadb: enter '%s': the fence has no name but the key",
-                       key->text);
+        return hf_fail(
+            err, HF_INVALID, 0,
+            "mariadb: enter '%s': the fence is named by the key alone: leave `where` out",
+            key->text);
     hf__my_put(&sql, "CALL holdfast_enter(");
     hf__my_put_bytes(&sql, key->text, key->len);
     hf__my_put(&sql, ", %llu);\nSELECT 0, " HF_MY_HEAD, (unsigned long long)token);

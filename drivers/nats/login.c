@@ -43,7 +43,8 @@ static natsStatus attach(void **own, void *loop, natsConnection *nc, natsSock fd
     (void)nc;
     socket->fd = fd;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* A sleep for notifications, which sends nothing, notices a host that is gone, too. */
+    /* With keepalives a connection that waits for notifications and sends nothing also notices that
+       the host is gone. */
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
@@ -69,7 +70,7 @@ static natsStatus detach(void *own)
     return NATS_OK;
 }
 
-/* Otherwise errors would be printed. */
+/* An error handler that does nothing: without one the library prints errors. */
 static void say_nothing(natsConnection *nc, natsSubscription *sub, natsStatus s, void *own)
 {
     (void)nc, (void)sub, (void)s, (void)own;
@@ -82,9 +83,9 @@ static int code_of(const struct hf__nats_how *how, natsStatus s)
     switch (s) {
     case NATS_CONNECTION_AUTH_FAILED:
     case NATS_NOT_PERMITTED:
-        /* The server has a new password, and the file that it is read from will. */
+        /* The server has a new password already, and the password file will soon have it. */
         return how->opened && (how->secret.path[0] || how->creds[0]) ? HF_UNAVAILABLE : HF_DENIED;
-    /* What worked before is passing: certificates are being renewed. */
+    /* TLS worked before, so the failure is temporary: certificates are being renewed. */
     case NATS_SSL_ERROR:
     case NATS_SECURE_CONNECTION_REQUIRED:
     case NATS_SECURE_CONNECTION_WANTED: return how->opened ? HF_UNAVAILABLE : HF_DENIED;
@@ -109,7 +110,8 @@ static natsStatus set_options(const struct login *g, natsOptions *o)
         s = natsOptions_SetEventLoop(o, g->socket, attach, wants_read, wants_write, detach);
     if (s == NATS_OK) s = natsOptions_SetTimeout(o, left_ms > 1 ? left_ms : 1);
     if (s == NATS_OK) s = natsOptions_SetAllowReconnect(o, false);
-    /* Servers that the URL doesn't name would each have the whole time. */
+    /* Otherwise the library would try servers that the URL doesn't name, each for the whole
+       time. */
     if (s == NATS_OK) s = natsOptions_SetIgnoreDiscoveredServers(o, true);
     if (s == NATS_OK) s = natsOptions_SetSendAsap(o, true);
     if (s == NATS_OK) s = natsOptions_SetPingInterval(o, 0);
@@ -119,8 +121,8 @@ static natsStatus set_options(const struct login *g, natsOptions *o)
     return s == NATS_OK ? set_login(g, o) : s;
 }
 
-/* Why it failed, and its code. The library's text begins with a place in its source: "(file:n): ".
- */
+/* Writes to g->why why the login failed, and returns the code of that. The library's text begins
+   with a place in its source, "(file:n): ", which is left out. */
 static int explain(struct login *g, natsStatus s)
 {
     const char *text = nats_GetLastError(NULL), *place = text ? strstr(text, "): ") : NULL;
@@ -137,7 +139,7 @@ static int explain(struct login *g, natsStatus s)
         snprintf(g->why, sizeof g->why, "TLS: no answer in time");
         return HF_UNAVAILABLE;
     }
-    /* A server that goes down, or one that speaks something else. */
+    /* The server is going down, or speaks another protocol. */
     if (s == NATS_SSL_ERROR && hf__nats_handshake_was_cut()) return HF_UNAVAILABLE;
     return code_of(&g->how, s);
 }
@@ -192,7 +194,8 @@ static int start(struct login *g)
     return 0;
 }
 
-/* 0: the thread has ended. Else it is left behind, with what it has. */
+/* Waits for the thread until the deadline. Returns 0 if the thread has ended; otherwise the thread
+   is left behind, and frees `g` itself. */
 static int await(struct login *g)
 {
     struct pollfd p = {g->done_fd, POLLIN, 0};

@@ -373,8 +373,9 @@ int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const c
     const char *values[] = {key, text};
     PGresult *r;
     if (where)
-        return hf_fail(err, HF_INVALID, 0,
-                       "postgres: enter '%s': the fence has no name but the key", key);
+        return hf_fail(
+            err, HF_INVALID, 0,
+            "postgres: enter '%s': the fence is named by the key alone: leave `where` out", key);
     snprintf(text, sizeof text, "%llu", (unsigned long long)token);
     /* NULL: this statement reads nothing else. */
     int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2, values,

@@ -126,23 +126,29 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* Where the values of a row begin in ARGV. */
 enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
 
-/* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
-   the order of kit/columns.h, numbers as texts, for Lua would round them. Of a replace that was
-   done it is the clock alone: a table more to be told takes the server a twelfth of all its time.
-   What is written comes as values alone, in that order, too. */
+/* A reply is {done, clock, whether there is a row, the row}. The clock is the answer of TIME. The
+   row is its fields in the order of kit/columns.h; numbers are texts, because Lua would round them.
+   The reply to a replace that was done is the clock alone: one more table in a reply costs a
+   twelfth of the server's time.
+   A request brings the values of a row alone, in the same order. */
 #define TEXT_OF(number) #number
 #define AS_TEXT(number) TEXT_OF(number)
 #define SAID_MOST       AS_TEXT(HF_RD_SAID_MOST)
 #define HEAD            "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
-/* Put in: the names of all fields for the $; names and values of a replace for the @, of those that
-   every row has for the !, of those that a grant doesn't decide for the &; for #name# and #&name#
-   that value of a replace, and of an acquire. */
+/* In the scripts these marks are replaced when the driver is opened:
+   $        the names of all fields
+   @        names and values of all fields, of a replace
+   !        the same of the fields that every row has
+   &        the same of the fields that a grant doesn't decide
+   #name#   the value of this field, of a replace
+   #&name#  the value of this field, of an acquire */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
-/* Where replicas are waited for, what is told must have reached them, too: a write that changes
-   nothing comes behind whatever there is. */
+/* If the client waits for replicas, they must have the row that it is shown. So a write that
+   changes nothing is made: replicas that have it have everything before it. */
 #define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
-/* Publishes `word` to the key's subscribers, and at the addresses (notify.c). */
+/* Publishes the notification `word` on the key's channel, and on the channels of the addresses
+   (notify.c). */
 #define NOTIFY(PREFIX, CHANNELS, ADDRESSES)                                         \
     "  redis.pcall('PUBLISH', k .. " CHANNELS ", word)\n"                           \
     "  word = string.sub(k, string.len(" PREFIX ") + 1) .. '\\n' .. word\n"         \
@@ -150,8 +156,8 @@ enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
     "    redis.pcall('PUBLISH', " PREFIX " .. '\\t' .. to .. " CHANNELS ", word)\n" \
     "  end\n"
 
-/* The HDEL changes nothing; but a server that has become a replica refuses it, and so doesn't show
-   the past. ARGV: wait (as REFUSE has it): nobody believes what replicas may lack yet. */
+/* The HDEL changes nothing, but a server that has become a replica refuses it instead of showing an
+   old row. ARGV: wait, as in REFUSE: no client believes a row that replicas may still lack. */
 static const char get[] =
     HEAD "local w = redis.pcall('HDEL', k, '(none)')\n"
          "if type(w) == 'table' and w.err and string.find(w.err, 'READONLY', 1, true) then\n"
@@ -160,13 +166,14 @@ static const char get[] =
          "local rev = a[1] == '1' and redis.call('HMGET', k, 'rev')[1]\n"
          "if rev then redis.call('HSET', k, 'rev', rev) end\n" TELL;
 
-/* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
-   row), the prefix, what channels end in, the addresses of the parties it concerns (notify.c), its
-   values (none: delete the row). The one write that counts comes first, so that an error means that
-   nothing was done: where the row had `more`, a queue or a marker it writes empty ones, which only
-   then are removed. Waiters are notified if the
-   holders change, not of each other: else each newcomer would wake all. The holder is notified of
-   the first waiter, if it still has a subscription: then it hands the key over without a look. */
+/* ARGV: the rev seen; wait; whether the new row has waiters; the notification ('*': the row); the
+   prefix; what channel names end in; the addresses of the parties that the change concerns
+   (notify.c); the values of the row (none: delete the row).
+   The one write that counts comes first, so that an error means that nothing was done. If the row
+   had `more`, a queue or a marker, this write stores empty ones, which are removed only after it.
+   Waiters are notified if the holders change. They are not notified of each other, or each new
+   waiter would wake all. The holder is notified of the first waiter, if it still has a
+   subscription: then it hands the key over without another read. */
 static const char swap[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'queue', 'more', 'done')\n"
          "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
@@ -194,13 +201,14 @@ static const char swap[] =
                                                                                "a[7]") "end\n"
                                                                                        "return t\n";
 
-/* hf_row_acquire. ARGV: the most waiters, wait, claim_ms, the prefix, what channels end in, the
-   values that a grant doesn't decide. Numbers are below 2^53 here, where Lua counts exactly. A key
-   that is free is granted. What costs time then is how many values change hands, so the row is told
-   only if it has a marker.
-   In what is held, the request gets a place in the queue. A member is looked for by its name in
-   quotes: within a text they are escaped. `more` names a mode or further holders unless one holds
-   alone, exclusively. */
+/* hf_row_acquire. ARGV: the most waiters, wait, claim_ms, the prefix, what channel names end in,
+   the values of the fields that a grant doesn't decide. Numbers are below 2^53 here, where Lua
+   counts exactly.
+   A free key is granted. The cost of that is the number of values in the reply, so the reply has
+   the row only if the row has a marker.
+   On a held key the request gets a place in the queue. The script looks for a member of `more` by
+   its name in quotes: within a text quotes are escaped. `more` names a mode or further holders
+   unless one party holds alone, exclusively. */
 static const char acquire[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'more', 'queue', 'done',\n"
     "                       'request', 'expires_us')\n"

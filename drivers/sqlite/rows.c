@@ -563,7 +563,8 @@ int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, 
     struct entering e = {key, token};
     (void)alone; /* the guard knows of all holders */
     if (where)
-        return hf_fail(err, HF_INVALID, 0, "sqlite: enter '%s': the fence has no name but the key",
+        return hf_fail(err, HF_INVALID, 0,
+                       "sqlite: enter '%s': the fence is named by the key alone: leave `where` out",
                        key->text);
     return hf__sq_attempt(st, "enter", key->text, enter_op, &e, err);
 }

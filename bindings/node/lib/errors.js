@@ -36,8 +36,8 @@ const byCode = {
     NOMEM: HoldfastError,
 };
 
-// The library names functions and options as C does. A key, which isn't touched, stands before
-// that.
+// The library's texts name functions and options as C does; this writes them as JavaScript does
+// (wait_ms: wait). The key stands before the last "': " and is left as it is.
 function asHere(text) {
     const key = text.lastIndexOf("': ") + 1;
     return text.slice(0, key) + text.slice(key).replace(
@@ -54,16 +54,15 @@ function copyOf({ code, text, key, cause }) {
     return new (byCode[code] ?? HoldfastError)(code, text, key, cause);
 }
 
-// ---- where a call was made ----
-
-// The frames above `below`, which is running: for an error that is made when they are gone.
+// Returns the stack frames above the running function `below`, for an error that is made later,
+// when they are gone.
 function framesAbove(below) {
     const at = {};
     Error.captureStackTrace(at, below);
     return at;
 }
 
-// Gives the error these frames; its own are those of an event from another thread, or of a timer.
+// Gives the error these frames instead of its own, which are those of a timer or of an event.
 function withFrames(error, at) {
     const { stack } = at;
     const from = typeof stack === 'string' ? stack.indexOf('\n    at ') : -1;
@@ -73,17 +72,16 @@ function withFrames(error, at) {
     return error;
 }
 
-// ---- what the addon says ----
-
-// ETIME isn't the system's: maxHold has ended the hold.
+// ETIME is no error of the system: it says that maxHold has ended the hold.
 function systemError(errno) {
     const { errno: numbers } = require('os').constants;
     const code = Object.keys(numbers).find((name) => numbers[name] === errno) ?? `errno ${errno}`;
     return code === 'ETIME' ? undefined : Object.assign(new Error(code), { errno: -errno, code });
 }
 
-// The addon serves several copies of this module, so it throws plain objects (`failure` in
-// src/values.c): the classes of the errors are those of the copy that has called.
+// Makes an error of the plain object that the addon throws (`failure` in src/values.c). The addon
+// serves several copies of this module, and the class of an error must be that of the copy that has
+// called.
 function fromAddon(failure, at) {
     if (typeof failure?.failed !== 'string') return failure;
     const { failed, text, sys, key } = failure;

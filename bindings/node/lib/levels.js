@@ -1,5 +1,5 @@
-// Where each priority begins in a line that has several: a skip list, the highest first. What a
-// line is asked for takes about the logarithm of how many priorities it has.
+// Where each priority begins in a line that has several: a skip list, the highest priority first. A
+// search takes about log(n) steps for n priorities.
 'use strict';
 
 const HEIGHT = 12; // a quarter of the levels of each height reach the next one
@@ -15,12 +15,12 @@ class Level {
 class Levels {
     #head = { after: new Array(HEIGHT).fill(null) };
 
-    // Of a line that has had one priority so far.
+    // `first`: the first waiter of a line that has had one priority so far.
     constructor(first) {
         this.put(first);
     }
 
-    // The last level above this priority, of each height.
+    // Returns, for each height, the last level above this priority.
     #above(priority) {
         const all = new Array(HEIGHT);
         let at = this.#head;
@@ -32,7 +32,7 @@ class Levels {
         return all;
     }
 
-    // Whom an entry has to stand before; null: nobody.
+    // Adds a waiter. Returns the waiter that it has to stand before; null: it is the last one.
     put(entry) {
         const above = this.#above(entry.priority);
         const next = above[0].after[0];
@@ -47,7 +47,8 @@ class Levels {
         return next?.first ?? null;
     }
 
-    // Takes out a waiter that is the first of its level. Are there several levels still?
+    // Removes a waiter that is the first of its level. Returns whether there are still several
+    // levels.
     take({ priority, next }) {
         const above = this.#above(priority);
         const level = above[0].after[0];

@@ -10,8 +10,8 @@ const E_CANCELED = new byCode.CANCELED('CANCELED', 'the request for the lock was
 const E_ALREADY_LOCKED = new byCode.BUSY('BUSY', 'already locked');
 const NONE = Object.freeze({});
 
-// The waiters in order: by priority, and within one as they came. Putting in and taking out don't
-// depend on how many there are (only on how many priorities they have, and on those little).
+// The waiters in order: by priority, and within a priority by the time of their call. Adding and
+// removing a waiter costs the same however many wait, and little more if there are many priorities.
 class Line {
     first = null;
     last = null;
@@ -55,8 +55,8 @@ function forget({ timer, signal, abort }) {
 const ERROR = Symbol('error'); // an option of withTimeout's: what a timeout rejects with
 const QUEUE = new Set(['priority', 'wait', 'signal']);
 
-// How one request is made, looked at before anything is done; a number is a priority, as in
-// async-mutex. A wait is in milliseconds, or a text as the stores take it.
+// Checks the options of a request before anything is done. A number is a priority, as in
+// async-mutex. A wait is in milliseconds, or a text such as '2s', as the stores take it.
 function asked(options, key, names = QUEUE, where = '') {
     if (options === undefined || options === NONE) return NONE;
     if (typeof options === 'number' && names === QUEUE) return asked({ priority: options });
@@ -69,8 +69,8 @@ function asked(options, key, names = QUEUE, where = '') {
         signal: signalOf(signal, 'acquire', key), error };
 }
 
-// A waiter. A long line costs mostly the collector's work on what is kept for each waiter: this
-// object, a promise and its `resolve`, but no function of its own.
+// A waiter. The cost of a long line is mostly garbage collection, so little is kept for each
+// waiter: this object, a promise and its `resolve`, but no function of its own.
 class Waiter {
     prev = null;
     next = null;
@@ -101,9 +101,9 @@ const keep = (resolve, reject) => {
     rejects = reject;
 };
 
-// A waiter whose function runs when its turn has come. Its promise starts the function: so the code
-// that gave the lock back goes on first, and the function runs in the asynchronous context of its
-// caller.
+// A waiter whose function runs when its turn has come. Its promise starts the function. So the code
+// that has released the lock goes on first, and the function runs in the asynchronous context of
+// its caller.
 class Job extends Waiter {
     constructor(resolve, priority, fn, state) {
         super(resolve, priority);
@@ -121,7 +121,7 @@ class Job extends Waiter {
         this.resolve(Promise.reject(why));
     }
 
-    // What comes of it; without a promise there is nothing to wait for.
+    // Runs the function. Returns its result, or a promise if the function returns one.
     start() {
         const { state, grant } = this;
         const signal = this.ends?.signal;
@@ -150,8 +150,8 @@ async function settled(state, grant, value) {
     }
 }
 
-// A promise that is resolved when the entry's turn has come. `late` makes the error of a timeout,
-// `left` is called when somebody has given up.
+// Returns a promise that is resolved when the waiter's turn has come. `late` makes the error of a
+// timeout; `left` is called when a waiter has given up.
 function queue(line, options, weight, late, left) {
     const { priority = 0, signal, wait: ms } = options;
     if (ms === 0 && !options.error) throw late(true);
@@ -185,7 +185,8 @@ const tooLate = (options) => (options.error ? () => options.error : late);
 const never = new AbortController().signal;
 let token = 0;
 
-// What runs under a key of this process gets this, as what runs under a store's lock does.
+// The argument of a function that runs under a key of this process; it is like the lock that a
+// store passes.
 class Held {
     constructor(key, signal) {
         this.key = key;
@@ -194,7 +195,7 @@ class Held {
     }
 }
 
-// One lock. That of a key tells when it is idle.
+// One lock. If it is the lock of a key, it calls `leave` when it is idle.
 class State extends Line {
     held = false;
     grant = 0; // the present hold's number
@@ -206,17 +207,18 @@ class State extends Line {
         this.key = key;
     }
 
-    // What a function that runs under it is called with.
+    // Returns the argument for a function that runs under this lock.
     told(signal) {
         return this.leave ? new Held(this.key, signal) : undefined;
     }
 
-    // What this hold has; what somebody else has given back meanwhile is another's by now.
+    // Releases the hold with this number. If that hold was released already, the lock belongs to
+    // another caller, and nothing is done.
     giveBack(grant) {
         if (grant === this.grant && this.held) this.pass();
     }
 
-    // To the next one, or to nobody.
+    // Gives the lock to the next waiter, if there is one.
     pass() {
         const next = this.first;
         this.grant++;
@@ -239,7 +241,8 @@ class State extends Line {
         }
     }
 
-    // The hold's number, or a promise of it. `late` makes the error of a timeout.
+    // Acquires the lock. Returns the number of the hold, or a promise of it. `late` makes the error
+    // of a timeout.
     enter(options, late) {
         const { signal } = options;
         if (signal?.aborted) throw signal.reason;
@@ -255,7 +258,8 @@ class State extends Line {
         }) : turn;
     }
 
-    // For the keys of a KeyedMutex: what waits here costs least.
+    // Runs a function under this lock, for the keys of a KeyedMutex. It needs the least memory for
+    // a waiter.
     run(fn, options, late) {
         const { priority = 0, signal, wait: ms } = options;
         if (signal?.aborted) return Promise.reject(signal.reason);
@@ -291,7 +295,7 @@ class State extends Line {
         rejectAll(this, why(this.key));
     }
 
-    // Those of waitForUnlock, too.
+    // Rejects all waiters, and all watchers (waitForUnlock).
     end(why) {
         this.cancel(why);
         if (this.watchers) rejectAll(this.watchers, why(this.key));

@@ -1,8 +1,7 @@
-// Which locks a call is made within: those whose callback has made it, at once or by whatever the
-// callback has started (AsyncLocalStorage).
-//
-// Before Node 24 AsyncLocalStorage costs every promise of the program something while it is in use.
-// So it is in use only while there are callbacks, and until the event loop comes round after that.
+// Which locks a call is made within: those whose callback has made the call, directly or through
+// asynchronous work that the callback has started (AsyncLocalStorage).
+// Before Node 24 AsyncLocalStorage slows down every promise of the program while it is in use. So
+// it is in use only while there are callbacks, and until the event loop's next turn after that.
 'use strict';
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { setImmediate } = require('node:timers');
@@ -13,26 +12,29 @@ let rest; // the look whether there are any still
 
 function restIfIdle() {
     rest = undefined;
-    // What the contexts still have is over, now and when they are in use again.
+    // The entries that contexts still have are of callbacks that have ended.
     if (!running) context.disable();
 }
 
-// Calls fn with what entry.held is, a lock or several; end(entry) has to follow when it is done.
+// Calls fn with entry.held, which is a lock or several. The caller calls end(entry) when fn is
+// done.
 function begin(entry, fn) {
     running++;
     const outer = context.getStore();
-    // Without those that are over: what a callback starts may outlive it, again and again.
+    // Leaves out entries of callbacks that have ended: work that a callback starts may outlive it,
+    // and start more.
     const entries = outer ? [...outer.filter(({ held }) => held), entry] : [entry];
     return context.run(entries, fn, entry.held);
 }
 
-// What the callback has started keeps the entry, and would keep the lock.
+// Takes the lock out of the entry: asynchronous work that the callback has started keeps the entry
+// in memory, and would keep the lock with it.
 function end(entry) {
     entry.held = undefined;
     if (!--running) rest ??= setImmediate(restIfIdle).unref();
 }
 
-// Is this call made within a lock of which `is` tells so?
+// Is this call made within a lock for which `is` returns true?
 function within(is) {
     if (!running) return false;
     const entries = context.getStore() ?? [];

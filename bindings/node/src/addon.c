@@ -57,7 +57,7 @@ struct object *named(struct addon *a, napi_value id, enum kind kind)
 
 void post(struct addon *a, struct event *e)
 {
-    /* The queue has no limit, and ends after every thread that posts. */
+    /* The queue has no limit, and lives longer than every thread that posts to it. */
     if (napi_call_threadsafe_function(a->tell, e, napi_tsfn_nonblocking) != napi_ok) e->drop(e);
 }
 
@@ -103,7 +103,7 @@ void add_methods(napi_env env, napi_value exports, const struct method *methods,
     }
 }
 
-/* (by): somebody begins, or ends, to wait for a stream. */
+/* (by) Counts waits for a stream: 1 when one begins, -1 when one ends. */
 static napi_value js_pend(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];
@@ -125,10 +125,10 @@ static napi_value js_pending(napi_env env, napi_callback_info info)
 
 /* ---- beginning and end ---- */
 
-/* Those of this thread's environment. */
+/* The addon's data for this thread's environment. */
 static _Thread_local struct addon *here;
 
-/* Everything is given back and closed; nothing can be opened any more. */
+/* Releases all locks and closes all stores. No store can be opened after that. */
 static void end(struct addon *a)
 {
     if (a->ended) return;
@@ -136,7 +136,8 @@ static void end(struct addon *a)
     a->ended = true;
 }
 
-/* process.exit() runs no cleanup hooks, but tells its listeners. Also called for a signal. */
+/* The listener of the event 'exit', because process.exit() runs no cleanup hooks. Also called for a
+   signal. */
 static napi_value js_end(napi_env env, napi_callback_info info)
 {
     (void)env;
@@ -145,8 +146,8 @@ static napi_value js_end(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* exit() of the C library, which every process.exit() ends in. The listener above may not have run:
-   another one exits or throws, or process.removeAllListeners() was called. */
+/* Runs in exit() of the C library, which every process.exit() ends in. The listener above may not
+   have run: another listener has exited or thrown, or process.removeAllListeners() was called. */
 static void at_exit(void)
 {
     for (struct addon *a = here; a; a = a->next) {
@@ -155,8 +156,8 @@ static void at_exit(void)
     }
 }
 
-/* Handlers run in the reverse order: this one before those of the libraries that the first open of
-   a store of this kind has loaded. */
+/* Registers at_exit again when a store of a new kind is opened. Handlers run in reverse order, so
+   this one runs before those of the libraries that this open has loaded. */
 void close_at_exit(const char *url)
 {
     enum { KINDS = 64 };
@@ -171,7 +172,7 @@ void close_at_exit(const char *url)
     pthread_mutex_unlock(&mu);
 }
 
-/* Runs before the queue of events is ended, for it was added after it. */
+/* The cleanup hook. It runs before the queue of events ends, because it was added later. */
 static void at_end(void *arg)
 {
     struct addon **at = &here;
@@ -180,8 +181,8 @@ static void at_end(void *arg)
     end(arg);
 }
 
-/* One listener for an environment, however often its program loads the file. Not the JavaScript
-   around this adds it: the `process` which that sees may be a copy of a test runner's. */
+/* Adds one listener for each environment, however often its program loads the file. The package's
+   JavaScript can't add it, because the `process` that it sees may be a test runner's copy. */
 static napi_status listen_for_exit(napi_env env)
 {
     napi_value global, process, once, argv[2];
@@ -193,7 +194,8 @@ static napi_status listen_for_exit(napi_env env)
     return rc ? rc : napi_call_function(env, process, once, 2, argv, NULL);
 }
 
-/* () Does the process stay alive for it? As other handles are asked by who looks for open ones. */
+/* () Does the queue of events keep the process alive? Tools that list open handles call
+   hasRef(). */
 static napi_value js_has_ref(napi_env env, napi_callback_info info)
 {
     napi_value ret = NULL;
@@ -201,8 +203,9 @@ static napi_value js_has_ref(napi_env env, napi_callback_info info)
     return ret;
 }
 
-/* The queue of events keeps what AsyncLocalStorage has when it is made, and lasts for ever. So it
-   is made outside of the asynchronous context that has loaded the addon; see begin_events. */
+/* The queue of events lasts as long as the environment, and keeps the values that AsyncLocalStorage
+   has when the queue is made. So the queue is made outside the asynchronous context that has loaded
+   the addon; see begin_events. */
 static napi_value js_begin_events(napi_env env, napi_callback_info info)
 {
     napi_value name, resource;
@@ -237,7 +240,8 @@ static void finalize(napi_env env, void *data, void *hint)
     free(a);
 }
 
-/* The library's threads and fork handlers outlive an environment: this code stays where it is. */
+/* Keeps this code in memory, because the library's threads and fork handlers outlive an
+   environment. */
 static void stay(void)
 {
     Dl_info info;

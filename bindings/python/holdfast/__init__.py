@@ -127,9 +127,10 @@ def _info(of: Any) -> Info:
 
 
 class Event:
-    """An event that is serviced once: what `with store.once(key)` gives. True if it is this one's
-    to run; set `result` (a str) then, and leave the block without an exception: it is done. Else
-    done_us, owner and result say when, by whom and with what result it was done."""
+    """An event that is done once: the object of `with store.once(key)`. It is true if this program
+    is to do the work; then set `result` (a str), and leave the block without an exception to
+    mark the event as done. If it is false, done_us, owner and result say when, by whom and with
+    what result the work was done."""
 
     def __init__(self, store: 'Store', key: str, options: OnceOptions) -> None:
         store._check(True, key, **options)
@@ -152,8 +153,8 @@ class Event:
 
     @result.setter
     def result(self, value: Optional[str]) -> None:
-        """None: no result. What isn't clean becomes '?', here or in the library: the end of the
-        block is too late to refuse it."""
+        """The result, a str; None: no result. Control characters and invalid text become '?',
+        because at the end of the block it is too late to refuse them."""
         if value is not None and not isinstance(value, str):
             raise _invalid('once', self.key, f'result: must be a str, not {type(value).__name__}')
         self._result = (value or '').encode('utf-8', 'replace').decode().replace('\0', '?')
@@ -172,7 +173,7 @@ class Event:
 
     @property
     def done(self) -> float:
-        """When it was done, in seconds by the store's clock; 0: it is this one's to run."""
+        """When the event was done, in seconds by the store's clock; 0: this program is to do it."""
         return self.done_us / 1e6
 
     def _end(self, kind: Any, value: Any) -> None:
@@ -248,14 +249,14 @@ class Watch:
                 loop.remove_reader(self._watch.fileno())
 
     def close(self) -> None:
-        """Ends it. In a running event loop what is left to do is done in a thread."""
+        """Ends the watch. In a running event loop a thread does the rest of the work."""
         if asyncio._get_running_loop() is None:
             self._watch.stop()
         else:
             _aio.later(self._watch.stop, self._store)
 
     async def close_async(self) -> None:
-        """As close(); it has ended then."""
+        """As close(), and waits for the end."""
         await _aio.in_thread(self._store, self._watch.stop)
 
     def __enter__(self) -> 'Watch':
@@ -297,7 +298,7 @@ class Store(_holdfast.Store):
         _close_at_the_end_of_a_child()
 
     async def close_async(self) -> None:
-        """As close(); tasks run while a server is told."""
+        """As close(); other tasks run meanwhile."""
         await _aio.call(self, self.close)
 
     async def __aenter__(self) -> 'Store':
@@ -317,8 +318,9 @@ class Store(_holdfast.Store):
         return lock
 
     def acquire_all(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
-        """Several keys (1 to 64): all or none, `wait` for all together, always in one order, so
-        that nobody waits in a circle. Not with at_least. A block releases all at its end:
+        """Acquires several keys (1 to 64), all or none. `wait` is the limit for all together. The
+        keys are acquired in a fixed order, so that two callers never wait for each other.
+        `at_least` is not allowed. A block releases all of them at its end:
         `with store.acquire_all(['a', 'b']) as locks:`."""
         locks = _several.acquire_all(self, keys, options)
         return locks._note(sys._getframe().f_back, False)
@@ -354,10 +356,10 @@ class Store(_holdfast.Store):
 
     def locked(self, key: str, **options: 'Unpack[Options]') -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument
-        of that name: @store.locked('user/{user_id}'). Refused is what does its work after the call:
-        generators, context managers, and functions that return those, tasks or futures. Below
-        @classmethod, @staticmethod and @property, not above them. If the release isn't confirmed,
-        the function's result is returned with a ReleaseWarning."""
+        of that name: @store.locked('user/{user_id}'). Functions whose work is done after the
+        call are refused: generators, context managers, and functions that return those, tasks or
+        futures. Write it below @classmethod, @staticmethod and @property, not above them. If the
+        release isn't confirmed, the function's result is returned with a ReleaseWarning."""
         self._check(False, key, **options)
 
         def around(function: F) -> F:
@@ -409,10 +411,10 @@ class Store(_holdfast.Store):
 
     def once(self, key: str, function: Optional[Callable[[Event], Any]] = None,
              **options: 'Unpack[OnceOptions]') -> Event:
-        """An event that is serviced once, remembered for `keep` (7 days unless given). With a
-        function: runs it with the event if it hasn't been done; what it returns, as a str, is the
-        result. Coroutines and generators are refused. Without: a `with` block, or `async with`, see
-        Event. at_most_once marks it before it runs."""
+        """An event that is done once, and remembered for `keep` (default: 7 days). With a function:
+        runs the function with the event unless it is done already; the function's result, as a
+        str, is the event's. Coroutines and generators are refused. Without a function: a `with`
+        block, or `async with`; see Event. at_most_once marks the event before it runs."""
         event = Event(self, key, options)
         if function is None:
             return event
@@ -449,7 +451,8 @@ class Store(_holdfast.Store):
 
 
 def _answers(function: F) -> F:
-    """What other libraries call the options of open is answered with the right name."""
+    """Raises TypeError for an unknown option of open. If another library calls an option so, the
+    text names ours."""
     known = {'url', *(function.__kwdefaults__ or ())}
 
     def check(names: Iterable[str]) -> None:
@@ -508,7 +511,7 @@ _closes_in = 0
 
 
 def _forked() -> None:
-    """The stores that this process inherited are open here, too."""
+    """After a fork: closes the inherited stores, too, at the end of this process."""
     util = sys.modules.get('multiprocessing.util')
     if util is not None:    # which forgets its finalizers as a child of its own begins
         util.register_after_fork(_close_all, lambda _: _close_at_the_end_of_a_child())

@@ -106,11 +106,11 @@ PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 /* The text is given away; NULL: there is an exception already. */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
-/* "doing 'key': why" */
-/* Of holdfast._errors. */
+/* Objects of holdfast._errors. */
 extern PyObject *unbound_error, *unavailable_error, *note_loss, *release_warning;
+/* Raises the exception of this code, with the text "doing 'key': why". Returns NULL. */
 PyObject *raise_why(int code, const char *doing, PyObject *key, const char *why);
-/* Of a type whose objects only a store makes: an exception. */
+/* The `tp_new` of types whose objects only a store makes: raises an exception. */
 PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* ---- caller.c ---- */
@@ -120,19 +120,20 @@ uint64_t this_thread(void);  /* a number; unlike Python's no later thread gets i
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
-/* What runs in this thread: its own function, jobs of a ThreadPoolExecutor, greenlets. -1: there is
-   an exception. */
+/* Returns which code this thread runs: its own function, a job of a ThreadPoolExecutor, or a
+   greenlet. -1: there is an exception. */
 int caller_kind(void);
 enum { IN_THREAD, IN_POOL, IN_GREENLET };
 
 /* ---- args.c ---- */
 
-/* FOR_ACQUIRE: that of a Locking, whose options are those of threading.Lock. */
+/* FOR_ACQUIRE: acquire() of a Locking, whose options are those of threading.Lock. */
 enum { FOR_ONCE = 1, FOR_OPEN, FOR_ACQUIRE };
-/* 0: `to` has references that asked_done drops. */
+/* Reads keyword arguments. Returns 0: `to` has references that asked_done drops; -1: there is an
+   exception. */
 int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
-/* TypeError, as the language itself says it of a function's keyword arguments. */
+/* Raises the TypeError that Python itself raises for an unknown keyword argument. */
 void unknown_option(const char *doing, PyObject *key, PyObject *name, int for_what);
 /* How long a time may be, in ms; `text` says it. With `endless`, inf is HF_FOREVER. */
 struct limits {
@@ -141,17 +142,18 @@ struct limits {
     const char *text;
 };
 extern const struct limits wait_limits, lease_limits, io_timeout_limits, idle_limits;
-/* Seconds, or a text such as "500ms": -1 and an exception if it is neither, or out of range, which
-   says who was doing what to which key (or NULL). */
+/* Reads a time: seconds, or a text such as "500ms". Returns 0; -1 if it is neither, or out of
+   range: the exception says what was attempted on which key (or NULL). */
 int time_read(const char *doing, PyObject *key, const char *name, PyObject *value,
               const struct limits *limits, int64_t *ret_ms);
-/* 0 or 1; -1 and an exception: it is no bool. The key may be NULL. */
+/* Returns 0 or 1; -1, with an exception: the value is no bool. The key may be NULL. */
 int flag_read(const char *doing, PyObject *key, const char *name, PyObject *value);
-/* -1 and an exception: no token, for `what` with this key (a str). */
+/* Reads a token, for `what` with this key (a str). Returns 0; -1, with an exception: it is no
+   token. */
 int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret);
-/* A str without NUL as bytes; NULL and an exception. The key may be NULL. */
+/* Returns a str without NUL as bytes; NULL: there is an exception. The key may be NULL. */
 PyObject *text_bytes(const char *doing, PyObject *key, const char *name, PyObject *value);
-/* The only positional argument, a key, as bytes. Borrowed in *ret_key. */
+/* Returns the only positional argument, a key, as bytes; *ret_key is the key itself, borrowed. */
 PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key);
 PyObject *option_names(void);
 
@@ -165,14 +167,16 @@ PyObject *open_hint(PyObject *module, PyObject *name);
 
 /* ---- store.c ---- */
 
-/* The handle, counted in `users`, or NULL and an exception. The key may be NULL. */
+/* Returns the handle, and counts the call in `users`; NULL: there is an exception. The key may be
+   NULL. */
 hf *store_enter(store *s, const char *doing, PyObject *key);
 void store_leave(store *s);
-/* Is it closed? In the child of a fork it is begun anew. */
+/* Returns 1 if the store is closed. In the child of a fork it first drops the parent's locks and
+   waits. */
 int store_closed_here(store *s);
 int store_is_near(const store *s); /* it takes no request to a server */
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a);
-/* What is to be had without waiting for a server: a Lock, or None. */
+/* Acquires without waiting for a server. Returns a Lock, or None. */
 PyObject *store_try_asked(store *s, PyObject *key, const asked *a);
 /* Starts a wait that tells the mailbox; a Wait. */
 PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,
@@ -184,11 +188,11 @@ extern PyType_Spec store_spec;
 /* Makes a lock that holds nothing yet, of this caller (whose reference it takes over; NULL: of
    none). */
 lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by);
-/* 0 or RAISED: no memory, and it was released. */
+/* Returns 0; RAISED: there was no memory, and the grant was released. */
 int lock_begin(lock *to, hf_lock *l);
-/* `to` shares the grant of `held`. */
+/* Makes `to` share the grant of `held`. */
 void lock_nest(lock *to, lock *held);
-/* A lock of the key that the caller could take once more, or NULL. */
+/* Returns a lock of the key that the caller may acquire once more, or NULL. */
 lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *by);
 /* Would a wait without end for the key be one for its own caller? 0; HF_RECURSIVE and *ret_why;
    HF_CANCELED: the store was closed meanwhile; RAISED. `sits`: the wait keeps its thread. */
@@ -196,7 +200,7 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
                           const char **ret_why);
 /* `raised`: the exception that its block ends with, to be told of a loss; else NULL. */
 PyObject *lock_release_now(lock *l, PyObject *raised);
-/* The same at the end of a block: a release that isn't confirmed is a warning. */
+/* As lock_leave_block, but a release that isn't confirmed is a warning. */
 PyObject *lock_leave_block(lock *l, PyObject *raised);
 PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
 /* The store is being closed: no call uses its locks any more. Losses may still be reported to the
@@ -259,11 +263,11 @@ int event_fd(void);
 /* Starts one (once: keep_ms as asked), or says why not. */
 int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, box *to, uint64_t id,
                   waiting **ret, hf_error *err);
-/* Until it is told; -1 and an exception: abandoned. */
+/* Waits until the result is there. Returns 0; -1, with an exception: the wait was abandoned. */
 int waiting_sit(waiting *w);
 void waiting_abandon(waiting *w);
 void waiting_free(waiting *w); /* told, and nobody's */
-/* Frees those that were abandoned first, if they are told. As many are looked at as are freed. */
+/* Frees the oldest abandoned waits, up to the first whose result isn't there yet. */
 void waiting_reap(store *s);
 /* The store is being closed, which leaves alone what is detached: what such waits have brought, for
    the caller to give back and free. What they bring later on is given back at once. */

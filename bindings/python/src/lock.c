@@ -76,7 +76,8 @@ void lock_nest(lock *to, lock *held)
 
 static int dead(const lock *l) { return l->generation != fork_generation(); }
 
-/* From here on it is the caller's alone. NULL: released already, or its store was closed. */
+/* Takes the grant out of the lock; from here on it is the caller's alone. NULL: the lock was
+   released already, or its store was closed. */
 static hf_lock *take(lock *l)
 {
     hf_lock *held = l->l;
@@ -91,7 +92,7 @@ static hf_lock *take(lock *l)
     return held;
 }
 
-/* This lock is released. The grant, if this was its last lock; else NULL. */
+/* Marks this lock as released. Returns the grant if this was its last lock, otherwise NULL. */
 static hf_lock *end(lock *l)
 {
     lock *of = top(l);
@@ -111,7 +112,8 @@ static PyObject *gone(lock *l, const char *what)
     return raise_why(HF_LOST, what, l->key, why);
 }
 
-/* NULL and an exception, or the lock, counted: see leave. */
+/* Returns the grant for a call with it, and counts the call until leave(). NULL: there is an
+   exception. */
 static hf_lock *enter(lock *l, const char *what)
 {
     l->touched = 1;
@@ -156,7 +158,7 @@ void losing_free(struct losing *all)
     }
 }
 
-/* The exception that is under way is told that the lock was lost meanwhile. */
+/* Adds to the exception that is being raised a note that the lock was lost meanwhile. */
 static PyObject *note(lock *l, PyObject *raised, PyObject *text)
 {
     PyObject *ret = NULL;
@@ -319,7 +321,7 @@ static void lost(void *arg, hf_lock *unused)
     box_push(losing->box, losing->id);
 }
 
-/* _tell(mailbox, id): once it is lost the mailbox has the id */
+/* _tell(mailbox, id): puts the id into the mailbox when the lock is lost */
 static PyObject *lock_tell(lock *l, PyObject *args)
 {
     PyObject *mailbox;
@@ -387,8 +389,8 @@ static PyObject *lock_owner(lock *l, void *unused)
     return l->owner;
 }
 
-/* Where that takes no request the store is asked: else nobody might have noticed that the grant was
-   broken. */
+/* Asks the store where that takes no request, because a grant that was broken may not have been
+   noticed yet. */
 static int64_t left_ms(lock *l)
 {
     int rc = 0;
@@ -424,7 +426,7 @@ static PyObject *lock_is_mine(lock *l, void *unused)
     return PyBool_FromLong(l->l && !l->ended && !l->store->closing && !dead(l));
 }
 
-/* Of the locks that share a grant, the one that was first. */
+/* Returns the first of the locks that share this grant. */
 static PyObject *lock_root(lock *l, void *unused)
 {
     (void)unused;
@@ -448,7 +450,7 @@ static PyObject *lock_repr(lock *l)
 
 /* ---- the end ---- */
 
-/* It wasn't released: said, and done. */
+/* Warns about a lock that was dropped without being released, and releases it. */
 static void drop(lock *l)
 {
     store *s = l->store;

@@ -10,8 +10,8 @@
 
 /* ---- going in and out ---- */
 
-/* In the child of a fork: of the parent's locks, waits and watches nothing is touched. The library
-   opens the store anew at the first call. */
+/* Forgets, in the child of a fork, the parent's locks, waits and watches without touching them. The
+   library opens the store anew at the first call. */
 static void begin_here(store *s)
 {
     if (s->generation == fork_generation()) return;
@@ -103,7 +103,7 @@ out:
     return (PyObject *)s;
 }
 
-/* Those that hold or wait are told by hf_close, and by what came of their waits. */
+/* Closes the store. Holders learn of it from hf_close, waiters by the results of their waits. */
 static void shut(store *s)
 {
     if (store_closed_here(s) || s->closing) return;
@@ -169,7 +169,7 @@ static void store_dealloc(store *s)
 
 /* ---- acquiring ---- */
 
-/* Does `to` share a grant that its caller has already? */
+/* Returns 1 if `to` now shares a grant that its caller has already. */
 static int nests(store *s, const asked *a, lock *to)
 {
     if (!a || to->once || !(a->o.flags & HF_ALLOW_RECURSIVE) || a->o.request_id) return 0;
@@ -178,8 +178,10 @@ static int nests(store *s, const asked *a, lock *to)
     return held != NULL;
 }
 
-/* The library sees threads, not tasks and jobs: a wait that would be for its own caller is refused
-   here. 0, HF_RECURSIVE and the text, HF_CANCELED without one, or RAISED. */
+/* Refuses a wait for a key that its own caller holds. The library sees threads, not tasks, so it
+   can't do that.
+   Returns: 0; HF_RECURSIVE, with the text; HF_CANCELED without a text: the store is closed;
+   RAISED. */
 static int refuse_endless(store *s, const asked *a, lock *to, int sits, hf_error *err)
 {
     const char *why;
@@ -190,7 +192,7 @@ static int refuse_endless(store *s, const asked *a, lock *to, int sits, hf_error
     return rc;
 }
 
-/* Without waiting: 0, HF_BUSY, or another code. `once` as for hf_once_begin. */
+/* Tries without waiting. Returns 0, HF_BUSY, or another code. `once` as for hf_once_begin. */
 static int try_once(hf *h, const char *text, const asked *a, hf_lock **l, hf_once *once,
                     hf_error *err)
 {
@@ -204,9 +206,9 @@ static int try_once(hf *h, const char *text, const asked *a, hf_lock **l, hf_onc
     return rc;
 }
 
-/* One try, then a wait: so the common case needs no other thread, and the other one can be given
-   up. 0: `to` holds it (unless the event is done); HF_RECURSIVE: the text is the reason alone; a
-   code without a text: the store is closed; or RAISED. */
+/* Tries once, then waits. A try needs no other thread, and a wait can be canceled.
+   Returns: 0: `to` has the lock, unless the event is done; HF_RECURSIVE: the text is the reason
+   alone; a code without a text: the store is closed; RAISED. */
 static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, hf_once *once,
                   hf_error *err)
 {
@@ -233,18 +235,18 @@ static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, h
     return rc || !l ? rc : lock_begin(to, l);
 }
 
-/* The exception for what obtain() says. NULL. */
+/* Raises the exception for a code that obtain() has returned. Returns NULL. */
 static void *not_obtained(int rc, const char *doing, PyObject *key, const hf_error *err)
 {
     if (rc == RAISED) return NULL;
     if (!*err->text) return raise_why(rc, doing, key, "the store is closed");
-    /* The library's own text has the key. */
+    /* Otherwise the text is the library's own, which names the key. */
     if (rc == HF_RECURSIVE && strncmp(err->text, doing, strlen(doing)))
         return raise_why(rc, doing, key, err->text);
     return raise_code(rc, err, key);
 }
 
-/* The lock, which holds nothing if the event is done; or NULL and an exception. */
+/* Returns the lock, which holds nothing if the event is done; or NULL, with an exception. */
 static lock *get(store *s, PyObject *key, const asked *a, hf_once *once)
 {
     const char *doing = once ? "once" : "acquire";
@@ -524,7 +526,7 @@ static PyObject *store_closed(store *s, void *unused)
     return PyBool_FromLong(!s->h || s->closing);
 }
 
-/* May a release wait for a server? */
+/* Returns True if a release never waits for a server. */
 static PyObject *is_near(store *s, void *unused)
 {
     (void)unused;
