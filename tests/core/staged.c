@@ -173,22 +173,25 @@ static void tell(void)
     pthread_cond_broadcast(&changed);
 }
 
-hf_row *stage_row(const char *key)
+struct seen {
+    hf_row *row;
+    uint32_t waiting;
+    hf_party first;
+};
+
+static struct seen look_at(const char *key)
 {
     pthread_mutex_lock(&mu);
-    hf_row *row = find(key, 0);
+    struct seen seen = {.row = find(key, 0), .waiting = UINT32_MAX};
+    if (seen.row) seen.waiting = seen.row->n_queue;
+    if (seen.row && seen.row->n_holders) hf_party_copy(&seen.first, &seen.row->party[0]);
     pthread_mutex_unlock(&mu);
-    return row;
+    return seen;
 }
 
-uint32_t stage_waiting(const char *key)
-{
-    pthread_mutex_lock(&mu);
-    const hf_row *row = find(key, 0);
-    uint32_t n = row ? row->n_queue : UINT32_MAX;
-    pthread_mutex_unlock(&mu);
-    return n;
-}
+hf_row *stage_row(const char *key) { return look_at(key).row; }
+uint32_t stage_waiting(const char *key) { return look_at(key).waiting; }
+hf_party stage_first(const char *key) { return look_at(key).first; }
 
 void stage_forge(void (*forge)(hf_row *row))
 {

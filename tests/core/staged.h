@@ -82,7 +82,10 @@ int stage_no_memory(int nth);
 
 /* The row of a key, to look at or to change before anybody else sees it. NULL: there is none. */
 hf_row *stage_row(const char *key);
-uint32_t stage_waiting(const char *key); /* how many wait in it; any thread, any time */
+/* How many wait in it (UINT32_MAX: there is none), and a copy of its first holder (without one: all
+   zero). For what other threads change meanwhile. */
+uint32_t stage_waiting(const char *key);
+hf_party stage_first(const char *key);
 /* What becomes of each row on its way to the reader, until NULL. */
 void stage_forge(void (*forge)(hf_row *row));
 /* Every session, of whatever kind, but those made from here on: dead. */

@@ -213,7 +213,7 @@ static void among_many_events_a_new_wait_has_its_turn(void **state)
         snprintf(key, sizeof key, "k%d", i);
         OK(stage_acquire(rival, key, 0, 600000, 0, &held[i]));
         OK(hf_acquire_start(h, key, &o, told_not, NULL, &crowd[i], &stage_error));
-        while (!__atomic_load_n(&stage_row(key)->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
+        await_queue_of(key, 1);
     }
     __atomic_store_n(&busy, 1, __ATOMIC_SEQ_CST);
     uint64_t looks = stage_calls(S_GET);

@@ -83,10 +83,7 @@ static void two_keep_one_at_a_time(void **state)
     done();
 }
 
-static uint64_t session_of(const char *key)
-{
-    return __atomic_load_n(&stage_row(key)->party[0].session, __ATOMIC_SEQ_CST);
-}
+static uint64_t session_of(const char *key) { return stage_first(key).session; }
 
 /* What is acquired with it gets a new one; what is held goes over to that when it is renewed, but
    not by hand, for then it lasts from now on. */

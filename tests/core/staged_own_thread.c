@@ -59,7 +59,7 @@ static void ends_without(struct waiter *w, int code)
 
 static void await_line(const char *key)
 {
-    while (!__atomic_load_n(&stage_row(key)->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    while (!stage_waiting(key)) hf__pause(1000);
 }
 
 /* The rival has "k" and "m". */
@@ -157,7 +157,7 @@ static int64_t closing_takes_us(void)
     assert_int_equal(pthread_kill(k.id, SIGUSR1), 0);
     while (!__atomic_load_n(&stop.stopped, __ATOMIC_SEQ_CST)) hf__pause(1000);
     assert_int_equal(pthread_create(&closer, NULL, close_it, &took_us), 0);
-    while (__atomic_load_n(&stage_row("k")->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    await_queue_of("k", 0);
     returns(&m, HF_CANCELED);
     hf__pause(5000); /* by now the closer waits */
     __atomic_store_n(&stop.go_on, 1, __ATOMIC_SEQ_CST);

@@ -48,9 +48,11 @@ static inline void done(void)
 /* An operator's hand, while a request of ours is under way. */
 static inline void break_it(void) { OK(hf_break(rival, "k", hf_token(lock), &stage_error)); }
 
-static inline void await_queue(uint32_t n)
+static inline void await_queue_of(const char *key, uint32_t n)
 {
-    while (stage_waiting("k") != n) hf__pause(1000);
+    while (stage_waiting(key) != n) hf__pause(1000);
 }
+
+static inline void await_queue(uint32_t n) { await_queue_of("k", n); }
 
 #endif

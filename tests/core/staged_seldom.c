@@ -81,7 +81,7 @@ static void two_are_handed_at_once(void **state)
             const char *key = i ? "k" : "x";
             OK(stage_acquire(rival, key, 0, 60000, 0, &held[i]));
             ask(h, &w[i], key, 600000, i == how ? 20000 : 0);
-            while (!stage_row(key) || !stage_row(key)->n_queue) hf__pause(1000);
+            await_queue_of(key, 1);
         }
         if (how == 2) OK(hf__need_renewer(h, &stage_error));
         stage_cue(S_WATCH, 1, 1, INSTEAD, 0, how == 2 ? without_more_threads : both_are_given_back);
@@ -138,7 +138,7 @@ static void wakeups_that_fall_silent(void **state)
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     OK(stage_acquire(rival, "x", 0, 0, 0, &x));
     ask(h, &w, "x", 600000, 0);
-    while (!stage_row("x")->n_queue) hf__pause(1000);
+    await_queue_of("x", 1);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &code), 0);
     await_queue(1);
     stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
@@ -208,7 +208,7 @@ static void who_found_no_room_is_not_woken(void **state)
     await_queue(1);
     ask(h, &outside, "k", 600000, 0);
     ask(h, &in_line, "y", 600000, 0);
-    while (!stage_row("y")->n_queue) hf__pause(1000);
+    await_queue_of("y", 1);
     for (int full = 0; !full; hf__pause(1000)) {
         pthread_mutex_lock(&h->mu);
         full = outside.wait->look_at_us > hf__local_us() + 5000000;
