@@ -18,7 +18,7 @@ enum { LAST_ROW_US = 20000 }; /* so long the last row is probably the present on
 
 /* The bytes are the marker of the row, if it has one, then for each party its numbers and its two
    texts with their NULs. */
-enum { MOST_BYTES = 65536, PARTY_HEAD = offsetof(hf_party, owner) };
+enum { PARTY_HEAD = offsetof(hf_party, owner) };
 
 struct hf_known_row {
     size_t cap; /* of bytes[] */
@@ -33,10 +33,11 @@ struct hf_known_row {
 
 static size_t texts(const hf_party *p) { return (size_t)p->owner_len + p->note_len + 2; }
 
-static size_t size_of(const hf_row *row)
+/* The sum, which is not finished once it is above `most`. */
+static size_t size_of(const hf_row *row, size_t most)
 {
     size_t n = row->done_us ? (size_t)row->result_len + row->done_by_len + 2 : 0;
-    for (uint32_t i = 0; i < row->n_holders + row->n_queue && n <= MOST_BYTES; i++)
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue && n <= most; i++)
         n += PARTY_HEAD + texts(&row->party[i]);
     return n;
 }
@@ -59,15 +60,15 @@ void hf__forget_row(struct hf_known_row **at)
     *at = NULL;
 }
 
-void hf__keep_row(struct hf_known_row **at, const hf_row *row)
+void hf__keep_row(struct hf_known_row **at, const hf_row *row, size_t most)
 {
     struct hf_known_row *k = *at;
-    size_t n = row->rev ? size_of(row) : MOST_BYTES + 1;
-    if (n > MOST_BYTES || (k && k->cap < n)) {
+    size_t n = row->rev ? size_of(row, most) : most + 1;
+    if (n > most || (k && k->cap < n)) {
         hf__forget_row(at);
         k = NULL;
     }
-    if (n > MOST_BYTES) return;
+    if (n > most) return;
     if (!k && !(k = malloc(sizeof *k + n))) return;
     if (!*at) k->cap = n;
     *at = k;
@@ -145,7 +146,7 @@ void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
 {
     h->last_row.e = NULL;
     if (h->port.caps.local || !(row->n_holders + row->n_queue)) return;
-    hf__keep_row(&h->last_row.row, row);
+    hf__keep_row(&h->last_row.row, row, HF_KEPT_LAST);
     if (!h->last_row.row) return;
     h->last_row.e = e;
     h->last_row.us = hf__local_us();

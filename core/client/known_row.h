@@ -15,9 +15,14 @@ struct hf_wait;
    holds, and most rows are a tenth of the size of hf_row. NULL: none is kept. */
 struct hf_known_row;
 
-/* Keeps a copy of `row` in *at, in place of what is there. Without memory, or if the row is long,
-   nothing is kept: it has to be read. A row without a rev isn't known, and isn't kept. */
-void hf__keep_row(struct hf_known_row **at, const hf_row *row);
+/* The longest row that is kept, in bytes: by each of many locks; in the last-row cache, of which a
+   handle has one. */
+enum { HF_KEPT_BY_LOCK = 8192, HF_KEPT_LAST = 65536 };
+
+/* Keeps a copy of `row` in *at, in place of what is there. Without memory, or if the row takes more
+   than `most` bytes, nothing is kept: it has to be read. A row without a rev isn't known, and isn't
+   kept. */
+void hf__keep_row(struct hf_known_row **at, const hf_row *row, size_t most);
 /* Fills `row` (initialized; its old content is replaced). Returns 0 or HF_NOMEM. */
 int hf__show_row(const struct hf_known_row *kept, hf_row *row);
 void hf__forget_row(struct hf_known_row **at);

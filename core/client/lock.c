@@ -119,7 +119,7 @@ HF_COLD int hf__lock_more(hf *h)
 static void keep_row(hf_lock *l, const hf_row *row)
 {
     if (l->h->port.caps.local || l->h->port.caps.sessions) return;
-    hf__keep_row(&l->row, row);
+    hf__keep_row(&l->row, row, HF_KEPT_BY_LOCK);
 }
 
 /* What a grant has that ends by time, or that was waited for. */

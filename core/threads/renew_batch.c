@@ -259,7 +259,7 @@ static void unanswered(const struct renewal *r, hf_lock *l)
 {
     hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / HF_AGAIN_PART);
     if (l == r->first && !r->reads) {
-        hf__keep_row(&l->sent, &r->next);
+        hf__keep_row(&l->sent, &r->next, HF_KEPT_BY_LOCK);
         l->sent_seen = r->seen;
     }
     if (r->reads) l->expires_us = l->before_us;

@@ -29,9 +29,7 @@ static void end_with_long_claims(void)
 static int claimed_meanwhile(void)
 {
     for (int64_t until = hf__local_us() + (CLAIM_MS - 1000) * 1000; hf__local_us() < until;) {
-        if (!(__atomic_load_n(&stage_row("k")->party[0].flags, __ATOMIC_SEQ_CST) &
-              HF_PARTY_UNCLAIMED))
-            return 1;
+        if (!(stage_first("k").flags & HF_PARTY_UNCLAIMED)) return 1;
         hf__pause(1000);
     }
     return 0;
@@ -94,7 +92,7 @@ static void a_listen_that_takes_longer_than_a_claim(void **state)
     stage_await(S_WATCH, watched + 2);
     stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, 0, listens_long);
     OK(hf_release(other, &stage_error));
-    while (!stage_row("m")->n_queue) hf__pause(1000);
+    await_queue_of("m", 1);
     OK(hf_release(lock, &stage_error));
     pthread_join(thread, NULL);
     assert_int_not_equal(claimed, 0);
@@ -231,6 +229,42 @@ static void a_session_that_another_thread_keeps_is_kept_on(void **state)
     done();
 }
 
+/* ---- the row that a lock keeps ---- */
+
+/* A queue of so many, each with a note of 200 bytes. */
+static void set_queue(hf_row *row, uint32_t n)
+{
+    assert_int_equal(hf_row_room(row, 1 + n), 0);
+    for (uint32_t i = 1; i <= n; i++) {
+        hf_party *p = &row->party[i];
+        hf_party_copy(p, &row->party[0]);
+        memcpy(p->id, &i, sizeof i);
+        p->token = 0;
+        p->note_len = 200;
+        memset(p->note, 'n', 200);
+        p->note[200] = 0;
+    }
+    row->n_queue = n;
+    row->rev++;
+}
+
+/* A handle may have many thousand locks, so each keeps short rows only; what the handle keeps once,
+   the row that it left last, may be longer. */
+static void a_lock_keeps_no_long_row(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 600000, 0, &lock));
+    for (uint32_t n = 8; n <= 64; n *= 8) { /* about 2 and 17 kB */
+        set_queue(stage_row("k"), n);
+        OK(hf_renew(lock, 0, &stage_error));
+        assert_int_equal(lock->row != NULL, n == 8);
+    }
+    OK(hf_release(lock, &stage_error));
+    assert_non_null(h->last_row.e);
+    done();
+}
+
 /* ---- without a lease ---- */
 
 /* It was said to last, without asking, although it was broken. */
@@ -272,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_word_is_not_judged_by_an_old_clock),
         cmocka_unit_test(sessions_are_kept_beside_regrets),
         cmocka_unit_test(a_session_that_another_thread_keeps_is_kept_on),
+        cmocka_unit_test(a_lock_keeps_no_long_row),
         cmocka_unit_test(a_broken_hold_without_a_lease_is_not_renewed),
         cmocka_unit_test(such_a_renewal_waits_for_the_store),
     };
