@@ -213,7 +213,7 @@ static int other_option(const struct command *self, unsigned takes, int c, char 
     return rc;
 }
 
-/* What getopt found wrong. */
+/* Reports the option that getopt has refused. */
 static int bad_option(int c, char *const *argv, int index, unsigned takes)
 {
     const char *word = argv[optind - 1], *meant;

@@ -138,7 +138,7 @@ static void add(char *to, size_t cap, const char *plain)
     snprintf(to + at, cap - at, "%s", plain);
 }
 
-/* What others may read: a command line without the secrets that it is known where to find. */
+/* Writes a command line for others to read, without secrets in places that are known: in URLs. */
 static void encode_command(char *to, size_t cap, const char *text)
 {
     char *shown = strdup(text);

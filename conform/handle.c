@@ -40,7 +40,8 @@ static const char *clock_runs(struct hf__suite *cfm)
     return NULL;
 }
 
-/* The session of one more handle: lives, beside `than`, which lives or doesn't. */
+/* Opens one more handle, and checks that its session lives and that it sees session `than` as alive
+   or not. */
 static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int lives,
                                       uint64_t *ret)
 {

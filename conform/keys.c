@@ -149,7 +149,7 @@ static const char *check_named(struct hf__suite *cfm, const char *name)
     return NULL;
 }
 
-/* Stores all, then looks at all. */
+/* Stores a row at each key, then reads all of them. */
 static const char *all_apart(struct hf__suite *cfm, const char *const *name, size_t n)
 {
     const char *why = NULL;
@@ -196,7 +196,7 @@ static const char *colliding_keys(struct hf__suite *cfm)
     const char *why = NULL;
     uint64_t want = 0;
     int found = 0;
-    /* Each as soon as it is found: a store that takes none needn't be looked for any others. */
+    /* Each key is tried as soon as it is found, so that the search ends at the first failure. */
     for (unsigned i = 0; found < COLLIDING && !why; i++) {
         char key[HF_KEY_CAP];
         snprintf(text[found], sizeof text[found], "c%u", i);
@@ -292,8 +292,8 @@ static const char *scan_finds(struct hf__suite *cfm)
 
 /* ---- entering ---- */
 
-/* Of a key that nobody ever held: so it leaves nothing behind. Where there is no guard, or none
-   without a name, there is nothing to be seen. */
+/* Enters with a key that was never held, so that no fence is raised. Where the store has no guard,
+   or each guard has a name, nothing can be checked. */
 static const char *enters_holders(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];

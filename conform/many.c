@@ -43,7 +43,7 @@ static void clear(struct many *m)
     }
 }
 
-/* A hold at each key; a full row at the last: others in line, a marker. */
+/* Stores a hold at each key. The row of the last key also has waiters and a marker. */
 static const char *create(struct hf__suite *cfm, struct many *m)
 {
     hf_error err = {0, 0, ""};
@@ -68,7 +68,7 @@ static const char *create(struct hf__suite *cfm, struct many *m)
     return NULL;
 }
 
-/* Each hold is to be longer by a while. */
+/* Plans a replace for each key that makes its hold end later. */
 static const char *plan(struct hf__suite *cfm, struct many *m)
 {
     for (int i = 0; i < KEYS; i++) {
@@ -100,7 +100,7 @@ static int ask(struct hf__suite *cfm, struct many *m, int n, int64_t patience_us
     return hf__note(cfm, rc);
 }
 
-/* What is stored is what the results say. m->row becomes it. */
+/* Checks that row i is stored as its result says. m->row[i] becomes the stored row. */
 static const char *is_stored(struct hf__suite *cfm, struct many *m, int i)
 {
     const char *why = NULL;
@@ -184,8 +184,8 @@ static const char *each_has_its_result(struct hf__suite *cfm)
 
 /* ---- unknown ones ---- */
 
-/* Asked for when there is no time left, it is done, or refused, or may be done yet. The same again
-   is done once: now, or it finds its own row. */
+/* A replace without time left may be done, refused, or done later. The same replace again takes
+   effect once: either now, or it finds its own row. */
 static const char *none_in_time(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
@@ -225,8 +225,7 @@ static const char *unknown_spoils_nothing(struct hf__suite *cfm)
 
 /* ---- side by side ---- */
 
-/* A store may be too busy for a write of many, and say that it was not made: it is made alone then.
- */
+/* Makes a replace alone, because a busy store may answer that it hasn't made a write of many. */
 static void make_alone(const struct hf__con *con, hf_replace *item)
 {
     int64_t until_us = hf__local_us() + PATIENCE_US;

@@ -13,7 +13,7 @@
 
 enum { KEYS = 40, PATIENCE_MS = 20000, PROMPT_MS = 4000, SHORT_MS = 50, EVENTS_MOST = 10000 };
 
-/* A handle of its own, which subscribes; the suite's own one writes. */
+/* A handle that subscribes; the suite's own handle writes. */
 struct subscriber {
     struct hf__con con;
     const hf_notify_ops *ops;
@@ -147,7 +147,7 @@ static const char *await_events(struct hf__suite *cfm, struct subscriber *s, int
 /* How a key comes to be subscribed to. */
 enum way { PLAIN, QUEUED, QUEUED_LATER, AGAIN, WAYS };
 
-/* A key for each. */
+/* Subscribes to the key of this way. */
 static const char *subscribe_by(struct hf__suite *cfm, struct subscriber *s, int way)
 {
     const char *why = subscribe(cfm, s, way, way == QUEUED);
@@ -176,7 +176,7 @@ static const char *play_ways(struct hf__suite *cfm, struct subscriber *s)
     return why;
 }
 
-/* What is left when it fails is swept up at the end of the suite. */
+/* Rows that are left after a failure are deleted at the end of the suite. */
 static const char *play_many(struct hf__suite *cfm, struct subscriber *s)
 {
     const char *why = NULL;
@@ -202,7 +202,8 @@ static void *interrupt_soon(void *arg)
     return NULL;
 }
 
-/* Before it sleeps; by another thread, while it sleeps; by the time. */
+/* Interrupts a sleep before it begins, and from another thread; and lets one end by its time
+   limit. */
 static const char *play_interrupts(struct hf__suite *cfm, struct subscriber *s)
 {
     const char *why = make_row(cfm, s, 0);

@@ -15,7 +15,7 @@ enum {
     HF_RACE_PATIENCE_MS = 20000 /* for a step of the dance that doesn't come */
 };
 
-/* What they tell each other: memory that they share. */
+/* Memory that the racers share. */
 struct hf__arena {
     _Atomic uint32_t step[10]; /* how many have come here */
     _Atomic uint32_t wins, conflicts, first_wins, inside;
@@ -39,25 +39,25 @@ int hf__race_fail(struct hf__racer *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void hf__race_nap(void);
 void hf__race_arrive(struct hf__arena *a, int step);
-/* Until n have arrived at the step. 0: they have. */
+/* Waits until n racers have arrived at the step. Returns 0 when they have. */
 int hf__race_await(struct hf__arena *a, int step, uint32_t n);
-/* Until all have; else it has failed, and that is told. */
+/* Waits until all racers have arrived; otherwise reports the failure. */
 int hf__race_meet(struct hf__racer *r, int step);
 
-/* Of the racer's store. A failure is told. */
+/* Reads the row from the racer's store. A failure is reported. */
 int hf__race_get(struct hf__racer *r, const hf_rowkey *key, hf_row *row);
-/* 0, HF_CONFLICT, or negative (told). */
+/* Replaces the row. Returns 0, HF_CONFLICT, or a negative code, which was reported. */
 int hf__race_replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur);
 /* Makes the row that the others write. */
 int hf__race_create(struct hf__racer *r, const hf_rowkey *key);
 
-/* A process of its own, that doesn't outlive this one; and its status in the end. */
+/* Starts a racer in a process that ends with this one; and waits for its exit status. */
 pid_t hf__race_start(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
                      hf__race_fn *run);
 int hf__race_end(pid_t pid);
-/* Each with a handle of its own; `share`: one for all if the store allows that. NULL, or why not.
- */
+/* Runs the racers, each with its own handle; `share`: one handle for all if the store allows that.
+   Returns NULL, or why it failed. */
 const char *hf__race_processes(struct hf__suite *cfm, struct hf__arena *a, uint32_t n,
                                hf__race_fn *run);
 const char *hf__race_threads(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, int share,

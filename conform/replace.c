@@ -93,8 +93,8 @@ static int give_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
     return hf__con_replace(cfm, key, seen, row, NULL);
 }
 
-/* A request that came twice, for its reply was lost: granted, given back, and here again. A store
-   that has no replies to lose may have forgotten it. */
+/* Sends a request again after its grant was released, as if its first reply had been lost. The
+   store must not grant it again; a store that has no replies to lose may have forgotten it. */
 static const char *acquire_comes_late(struct hf__suite *cfm, const hf_rowkey *key,
                                       const hf_party *p, hf_row *row)
 {
@@ -153,7 +153,7 @@ static const char *acquire_if_free(struct hf__suite *cfm)
     return NULL;
 }
 
-/* Through release, and through the deletion of the row. */
+/* Checks that tokens grow after a release, and after the row was deleted. */
 static const char *tokens_grow(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];

@@ -52,7 +52,7 @@ struct hf_release_all {
 
 /* ---- the locks, many at once ---- */
 
-/* The row that the handle has of it, in *row: 1. */
+/* Copies the row that the handle knows of the lock's key. Returns 1 if it knows one. */
 static int has_row(hf_lock *l, hf_row *row)
 {
     if (l->busy || l->telling || l->releasing || l->detached || l->session || l->at_least_ms)
@@ -61,7 +61,7 @@ static int has_row(hf_lock *l, hf_row *row)
     return hf__known_row(l, row);
 }
 
-/* Makes the write that releases it. 0: it isn't released in this way. */
+/* Makes the write that releases the lock. Returns 0 if the lock can't be released in this way. */
 static int plan(struct release *r, hf_lock *l)
 {
     struct hf_event ev = {
@@ -79,7 +79,8 @@ static int plan(struct release *r, hf_lock *l)
     return 0;
 }
 
-/* As many as there is room for, from that bucket on. 1: some had no room. */
+/* Collects as many locks as there is room for, from that bucket on. Returns 1 if some had no
+   room. */
 static int collect(hf *h, struct batch *b, uint32_t *bucket)
 {
     int more = 0;
@@ -96,7 +97,7 @@ static int collect(hf *h, struct batch *b, uint32_t *bucket)
     return more;
 }
 
-/* Under the mutex. 1: it wasn't answered. */
+/* Notes the result of one release. Returns 1 if it wasn't answered. Under the mutex. */
 static int settle(struct release *r, const hf_replace *item)
 {
     hf_lock *l = r->lock;
@@ -115,7 +116,7 @@ static int settle(struct release *r, const hf_replace *item)
     return mute;
 }
 
-/* Without the mutex. */
+/* Sends the writes of this batch. Without the mutex. */
 static void ask(hf *h, struct batch *b, int64_t until_us)
 {
     for (size_t i = 0; i < b->n; i++) {
@@ -128,8 +129,8 @@ static void ask(hf *h, struct batch *b, int64_t until_us)
         if (!b->item[i].result) hf__watch_claim(h, b->one[i].lock->e, &b->one[i].next);
 }
 
-/* Each lock that can be released in this way, once. Returns how many are left to be tried again:
-   they weren't answered, or there was no room for them. *ret_answered: how many were answered. */
+/* Tries each lock that can be released in this way, once. Returns how many are left to be tried
+   again, because they weren't answered or had no room. *ret_answered: how many were answered. */
 static size_t pass(struct hf_release_all *c, struct batch *b, size_t *ret_answered)
 {
     hf *h = c->h;
@@ -185,7 +186,8 @@ static void release_batches(struct hf_release_all *c)
 
 /* ---- the locks, one by one ---- */
 
-/* *ret_some: there are some, though all of them may be in use. */
+/* Returns a lock that isn't in use; NULL: none. *ret_some: there are locks, though all may be in
+   use. */
 static hf_lock *any_lock(struct hf_release_all *c, int *ret_some)
 {
     hf *h = c->h;
@@ -215,7 +217,8 @@ static void release_one(struct hf_release_all *c, hf_lock *l)
     }
 }
 
-/* Under the mutex, dropped. */
+/* Releases the locks that are left, one by one. Called with the mutex, which is released during
+   requests. */
 static void release_rest(struct hf_release_all *c)
 {
     hf *h = c->h;
@@ -238,7 +241,8 @@ static void *helper(void *arg)
     return NULL;
 }
 
-/* Releases all locks. Returns 1: the store doesn't answer. Under the mutex, dropped. */
+/* Releases all locks. Returns 1 if the store doesn't answer. Called with the mutex, which is
+   released during requests. */
 static int release_all(hf *h)
 {
     struct hf_release_all c = {.h = h, .until_us = hf__local_us() + h->port.io_timeout_ms * 1000};
@@ -279,7 +283,7 @@ static int anybody_waits(const hf *h) { return h->callers || h->stats.waiting; }
 void hf_close(hf *h)
 {
     if (!h) return;
-    if (!hf__own(h)) return; /* the parent's; its threads and mutexes aren't here */
+    if (!hf__own(h)) return; /* the parent's: its threads don't exist here */
     pthread_mutex_lock(&h->mu);
     h->closing = HF_CLOSING_WAITS;
     /* Again now and then, because a wakeup may come before its thread sleeps; but not whenever a

@@ -56,7 +56,8 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
     pthread_mutex_lock(&h->mu);
     if (!h->port.drv->enter)
         rc = hf_fail(err, HF_UNSUPPORTED, 0,
-                     "enter '%s': this store can't: show the token to the data themselves",
+                     "enter '%s': this store keeps no fence: pass the token to your data, and "
+                     "refuse smaller ones there",
                      l->e->text);
     else if (!hf__perhaps_held(l))
         rc = hf__lost_error(l, "enter", err);

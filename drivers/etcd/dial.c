@@ -22,7 +22,8 @@
 
 enum { KEEP_IDLE_S = 15, KEEP_INTERVAL_S = 5 };
 
-/* Each connection reads the certificates anew: they are renewed while a handle is open. */
+/* A connection. Each one reads the certificates anew, because they may be renewed while a handle is
+   open. */
 struct hf__et_conn {
     int fd;
     uint64_t left;
@@ -96,7 +97,7 @@ int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us
 
 /* ---- TLS ---- */
 
-/* OpenSSL's own sockets may end the process by SIGPIPE. */
+/* Writes without SIGPIPE, which OpenSSL's own socket functions may cause. */
 static int io_write(BIO *io, const char *from, int len)
 {
     long n = bare_write(BIO_get_data(io), from, (size_t)len);
@@ -121,7 +122,7 @@ static long io_control(BIO *io, int what, long n, void *arg)
     return what == BIO_CTRL_FLUSH;
 }
 
-/* No passphrase of a key file is asked for: a library has no terminal. */
+/* Refuses to ask for the passphrase of a key file, because a library has no terminal. */
 static int no_password(char *to, int cap, int writes, void *arg)
 {
     (void)to;

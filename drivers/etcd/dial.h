@@ -21,25 +21,29 @@ typedef int hf__et_login_fn(void *arg, int fd, const char *endpoint, int64_t unt
  */
 int hf__et_dial(struct hf__et_http *http, int64_t until_us, hf__et_login_fn *login, void *arg,
                 char why[HF_ET_WHY]);
-/* Can the files of TLS be read? 0, or the code (kit/secret.h) and the reason. */
+/* Checks that the files of TLS can be read. Returns 0, or the code (kit/secret.h) and the
+   reason. */
 int hf__et_check_files(const struct hf__et_http *http, char why[HF_ET_WHY]);
-/* Makes a connection of that socket, which is the connection's in every case. 0 or an HF_ error. */
+/* Makes a connection of that socket, and owns the socket in every case. Returns 0 or an HF_
+   error. */
 int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoint,
                       int64_t until_us, struct hf__et_conn **ret, char why[HF_ET_WHY]);
 void hf__et_hang_up(struct hf__et_conn *c);
 
 enum { HF_ET_AGAIN = -1, HF_ET_BROKEN = -2 };
 
-/* As many bytes as go at once; HF_ET_AGAIN; HF_ET_BROKEN. 0 bytes read: it was closed. */
+/* Reads or writes as many bytes as possible without waiting. Returns their number, HF_ET_AGAIN or
+   HF_ET_BROKEN. 0 bytes read: the server has closed the connection. */
 long hf__et_conn_read(struct hf__et_conn *c, void *to, size_t cap);
 long hf__et_conn_write(struct hf__et_conn *c, const void *from, size_t len);
-/* All bytes that have left so far, whatever they are. */
+/* Returns the number of bytes that were sent so far on this connection. */
 uint64_t hf__et_conn_left(const struct hf__et_conn *c);
 int hf__et_conn_fd(const struct hf__et_conn *c);
-/* Waits until it can be read, or, if that is wanted, written. 0: until then neither was so;
-   HF_ET_BROKEN: it can't be waited for. */
+/* Waits until the connection can be read, or, with to_write, written. Returns 0 if the time is up;
+   HF_ET_BROKEN: poll failed. */
 int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us);
-/* What TLS says of why it broke; NULL: nothing. Behind the call that said so. */
+/* Returns TLS's reason for a broken connection; NULL: none. Call it right after the call that
+   failed. */
 const char *hf__et_conn_reason(const struct hf__et_conn *c);
 
 #endif

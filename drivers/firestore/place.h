@@ -20,14 +20,15 @@ struct hf__fs_place {
     int root_parts;
 };
 
-/* Fills from ?root= and ?collection= (NULL: not given); NULL, or what is wrong with one of them. */
+/* Reads the options ?root= and ?collection= (NULL: not given). Returns NULL, or what is wrong with
+   one of them. */
 const char *hf__fs_place(struct hf__fs_place *place, const char *root, const char *collection);
 
 /* The full name of a key's document. */
 void hf__fs_name(const struct hf__fs_place *place, const char *key, char ret[HF_FS_NAME_CAP]);
-/* Is that key's document at a path of its own below the root? */
+/* Returns 1 if the key is a path below the root, where its document is. */
 int hf__fs_is_path(const struct hf__fs_place *place, const char *key);
-/* A key as a document's ID: no two have the same. */
+/* Writes the key as a document's ID. Different keys have different IDs. */
 void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP]);
 /* Below the root: the deepest document above all keys that have the prefix and are paths. */
 void hf__fs_above(const struct hf__fs_place *place, const char *prefix, char ret[HF_FS_NAME_CAP]);

@@ -39,7 +39,7 @@ struct hf__mg_search {
 
 /* ---- connections for libmongoc ---- */
 
-/* Not this host, now. */
+/* Refuses a connection to libmongoc, so that it takes the host for unreachable now. */
 static mongoc_stream_t *not_this(bson_error_t *error)
 {
     bson_set_error(error, MONGOC_ERROR_STREAM, MONGOC_ERROR_STREAM_NOT_ESTABLISHED,
@@ -53,7 +53,7 @@ static mongoc_stream_t *none(bson_error_t *error, const char *why)
     return NULL;
 }
 
-/* The stream of a connected socket; with TLS it has shaken hands. */
+/* Returns the stream of a connected socket, after the TLS handshake if there is TLS. */
 static mongoc_stream_t *bare_stream_of(struct hf__mg_link *link, int fd, const char *host,
                                        bson_error_t *error)
 {
@@ -81,7 +81,8 @@ static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *
     return hf__mg_observe(link, bare_stream_of(link, fd, host, error));
 }
 
-/* As those of kit/dial.h, which wait for the network, and for the threads that look names up. */
+/* The functions of kit/dial.h, with hf__mg_wait around them: they wait for the network, and for
+   threads that look names up. */
 static int dial_begin(const struct hf__dial_target *target, size_t n, struct hf__dial **ret)
 {
     hf__mg_wait();
@@ -112,7 +113,7 @@ static void next_host(struct hf__mg_link *link)
     link->until_us = s->code ? s->until_us : hf__dial_share(s->dial, s->until_us);
 }
 
-/* A member that a host of the URL has named. */
+/* Connects to a member that a host of the URL has named. */
 static mongoc_stream_t *member(struct hf__mg_link *link, const char *name, unsigned port,
                                bson_error_t *error)
 {
@@ -131,7 +132,7 @@ static mongoc_stream_t *member(struct hf__mg_link *link, const char *name, unsig
     return rc ? none(error, why) : stream_of(link, fd, name, error);
 }
 
-/* The number of a host among those of the URL; n_hosts: it isn't there. */
+/* Returns the index of a host among those of the URL; n_hosts: the URL doesn't name it. */
 static size_t place_of(const struct hf__mg_how *how, const mongoc_host_list_t *host)
 {
     size_t i = 0;
@@ -218,7 +219,8 @@ static int ask_one(const struct hf__mg_how *how, struct hf__mg_link *link, char 
 
 /* ---- the search ---- */
 
-/* The host didn't do. Returns 1 if there is another one; else *ret_rc and why tell of all. */
+/* Goes on to the next host if this one can't be used. Returns 0 if there is none; then *ret_rc and
+   `why` are about all hosts. */
 static int go_on(struct hf__mg_link *link, int *ret_rc, char why[WHY_CAP])
 {
     struct hf__mg_search *s = link->search;

@@ -23,8 +23,8 @@ enum { URI_CAP = 8192, VALUE_CAP = 1024 };
 
 enum option_kind { OWN, TEXT, BOOL, OURS };
 
-/* What libmongoc knows, as far as it is of use here. Those that are OURS are only ever one value:
-   so that a connection string can be pasted, and one that means something else is refused. */
+/* The options of libmongoc that are allowed. An option that is OURS is allowed with one value only.
+   So a usual connection string can be pasted, and one that asks for something else is refused. */
 static const struct option {
     const char *name;
     enum option_kind kind;
@@ -81,7 +81,7 @@ static void put(struct text *t, const char *s)
     t->len += n;
 }
 
-/* Percent-encodes all but what is ordinary, and `also`. */
+/* Appends a text with all characters percent-encoded except ordinary ones and those in `also`. */
 static void put_encoded(struct text *t, const char *s, const char *also)
 {
     char piece[4];
@@ -105,7 +105,7 @@ static int check_option(const hf_url *url, const struct option *o, const char *v
                    o->must_be[0], o->why);
 }
 
-/* Every option of the URL is known and says what it may. */
+/* Checks that every option of the URL is known and has an allowed value. */
 static int check_options(const hf_url *url, hf_error *err)
 {
     char value[VALUE_CAP];
@@ -190,7 +190,7 @@ static int set_hosts(struct hf__mg_how *how)
     return 1;
 }
 
-/* What libmongoc reads from the URI for streams of its own, for those that are not. */
+/* Sets TLS for our own streams as libmongoc sets it from the URI for its streams. */
 static void set_tls(struct hf__mg_how *how)
 {
     const mongoc_uri_t *u = how->uri;
@@ -202,7 +202,7 @@ static void set_tls(struct hf__mg_how *how)
          mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSDISABLEOCSPENDPOINTCHECK, false));
     how->ssl = *mongoc_ssl_opt_get_default();
     how->ssl.pem_file = mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILE, NULL);
-    /* None would be asked for on the terminal. */
+    /* Without a passphrase OpenSSL would ask for one on the terminal. */
     how->ssl.pem_pwd =
         mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILEPASSWORD, "");
     how->ssl.ca_file = mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCAFILE, NULL);
@@ -264,7 +264,8 @@ void hf__mg_how_free(struct hf__mg_how *how)
    nothing was done is listed: see code_of_server. */
 enum { AMBIGUOUS = 1 };
 
-/* The server is shutting down, or isn't the primary any more: another one is to be found. */
+/* Returns 1 if the server is shutting down, or isn't the primary any more: then the new primary has
+   to be found. */
 static int has_moved(int code)
 {
     static const int codes[] = {6,     7,     24,    46,    50,    64,    89,    91,    112,
@@ -308,7 +309,7 @@ static int code_of_server(int code)
     }
 }
 
-/* Of libmongoc's own errors: those that come before anything is sent. */
+/* Returns the code for one of libmongoc's own errors that occurs before anything is sent. */
 static int code_of_client(const bson_error_t *e)
 {
     switch (e->domain) {
@@ -344,7 +345,7 @@ int hf__mg_code(const bson_error_t *e, int ambiguous)
 
 void hf__mg_disconnect(struct hf__mg_link *link)
 {
-    /* While the program ends its memory is left as it is. */
+    /* While the program ends, the client is not freed. */
     if (link->client && hf__mg_begin()) {
         mongoc_client_destroy(link->client);
         hf__mg_end();
@@ -352,7 +353,8 @@ void hf__mg_disconnect(struct hf__mg_link *link)
     link->client = NULL;
 }
 
-/* A reply of a write that was done but isn't sure to stay: nobody knows yet. */
+/* Returns about->ambiguous, with the reason, for a write that was done but that a fail-over may
+   still undo; otherwise 0. */
 static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, hf_error *err)
 {
     bson_iter_t it, why;

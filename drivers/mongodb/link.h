@@ -10,7 +10,7 @@
 #include <mongoc/mongoc.h>
 
 enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000, HF_MG_PORT_CAP = 8 };
-/* The field that says whom of those in line the last write concerns, behind its rev. */
+/* The field that has the last write's rev, and behind it the waiters that the write concerns. */
 #define HF_MG_ADDRESSES "addresses"
 
 /* How to connect. */
@@ -45,10 +45,10 @@ struct hf__mg_about {
     int ambiguous;
 };
 
-/* quiet.c. Before anything of libmongoc; once is enough. */
+/* quiet.c. Call this at least once before any other function of libmongoc. */
 void hf__mg_start(void);
-/* Around each call of libmongoc's that may take time or say something. hf__mg_begin returns 0 if
-   the program is ending: then it isn't called. */
+/* Call these around each call of libmongoc that may take time or log something. If hf__mg_begin
+   returns 0, the program is ending, and libmongoc must not be called. */
 int hf__mg_begin(void);
 void hf__mg_end(void);
 /* Called around each wait for the network, or for another thread, within such a call: fork doesn't
@@ -59,21 +59,22 @@ void hf__mg_go_on(void);
 
 /* stream.c */
 void hf__mg_streams_start(void); /* once */
-/* All connections of this process break: what waits for them returns. */
+/* Breaks all connections of this process, so that waits for them return. */
 void hf__mg_streams_stop(void);
 
 /* link.c. Fills from the URL; INVALID says why. */
 int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *ret, hf_error *err);
 void hf__mg_how_free(struct hf__mg_how *how);
 
-/* connect.c. Of the hosts that the URL names, and those that they name, finds the one that can be
-   written and has one clock. Takes io_timeout_ms at most, together with the first request. */
+/* connect.c. Connects to the primary: among the hosts that the URL names, and the members that
+   these hosts name. Takes io_timeout_ms at most, together with the first request. */
 int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_error *err);
 void hf__mg_disconnect(struct hf__mg_link *link);
 
-/* link.c. What an error of libmongoc's means; `ambiguous` where the request may have been done. */
+/* link.c. Returns the code for an error of libmongoc; `ambiguous` if the request may have been
+   done. */
 int hf__mg_code(const bson_error_t *e, int ambiguous);
-/* The same, of a command on this link, with which it may have logged in. */
+/* As hf__mg_code, for a command on this link; the link may have logged in for it. */
 int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int ambiguous);
 
 /*
@@ -84,13 +85,14 @@ int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int 
 int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bson_t *command,
                const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
 
-/* rows.c. The update that makes a document this row, and notes when. 0, NOMEM, or INVALID:
- *ret_why. */
+/* rows.c. Builds the update that makes a document this row, with the time of the write. Returns 0,
+   HF_NOMEM, or HF_INVALID with *ret_why. */
 int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why);
 /* Raises the fence in a document, which `where` names as COLLECTION/ID. */
 int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
                  uint64_t token, const struct hf__mg_about *about, hf_error *err);
-/* A document as a row, for that reader. 0, NOMEM, or HF_CORRUPT. */
+/* Reads a row from a document; `by` names the place, for messages. Returns 0, HF_NOMEM or
+   HF_CORRUPT. */
 int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *row, hf_error *err);
 
 #endif

@@ -61,7 +61,8 @@ hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
     return listener;
 }
 
-/* Under the mutex, which goes. */
+/* Gives up a reference, and frees the listener with the last one. Called with the mutex, which is
+   released. */
 static void let_go(hf__mg_listener *listener)
 {
     int last = !--listener->refs;
@@ -81,8 +82,8 @@ static void ring(hf__mg_listener *listener)
     (void)n; /* full means that it has owed already */
 }
 
-/* Sleeps until something may have changed or local time until_us; 0: it is that late. Under the
-   mutex, dropped. */
+/* Sleeps until something may have changed, or until local time until_us. Returns 0 at that time.
+   Called with the mutex, which is released while the thread sleeps. */
 static int sleep_until(hf__mg_listener *listener, int64_t until_us)
 {
     struct pollfd fd = {listener->changed_fd, POLLIN, 0};
@@ -90,7 +91,7 @@ static int sleep_until(hf__mg_listener *listener, int64_t until_us)
     uint64_t owed;
     if (until_us <= hf__local_us()) return 0;
     pthread_mutex_unlock(&listener->mu);
-    /* In a suspend no time passes for it. */
+    /* poll doesn't count the time of a suspend, so it sleeps for LONGEST_MS at most. */
     poll(&fd, 1, left_ms > LONGEST_MS ? LONGEST_MS : (int)left_ms);
     ssize_t n = read(listener->changed_fd, &owed, sizeof owed);
     (void)n;
@@ -110,14 +111,14 @@ void hf__mg_listener_free(hf__mg_listener *listener)
 
 /* ---- the thread ---- */
 
-/* Shorter than any request may take. */
+/* How long the server may keep one request for changes: less than io_timeout_ms. */
 static int64_t await_ms(const hf__mg_listener *listener)
 {
     int64_t half = listener->how.io_timeout_ms / 2;
     return half < AWAIT_MS ? half : AWAIT_MS;
 }
 
-/* What the event says there. */
+/* Finds the value at this path of the event. Returns 0 if there is none. */
 static int find_at(const bson_t *event, const char *path, bson_iter_t *ret)
 {
     bson_iter_t it;
@@ -134,7 +135,7 @@ static int number_at(const bson_t *event, const char *path, int64_t *ret)
     return *ret >= 0;
 }
 
-/* The new holder, from this change on. */
+/* Reads the new holder from the event of a change. */
 static void read_handed(const bson_t *event, hf_party *ret)
 {
     bson_iter_t it;
@@ -147,7 +148,8 @@ static void read_handed(const bson_t *event, hf_party *ret)
         !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
         !number_at(event, CHANGED "expires_us", &ret->expires_us))
         return;
-    /* It has changed as well, unless the holder before was handed the key, too. */
+    /* A change of `more` is shown as well, unless the holder before was granted the key by a
+       handover, too. */
     if (find_at(event, CHANGED "more", &it)) {
         flags = 0;
         if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;
@@ -158,7 +160,7 @@ static void read_handed(const bson_t *event, hf_party *ret)
     ret->token = (uint64_t)token;
 }
 
-/* Does this change of the key concern the wait that listens for it? */
+/* Returns 1 if this change of the key concerns the wait that has subscribed to it. */
 static int concerns(const struct subscription *k, const bson_t *event)
 {
     bson_iter_t it;
@@ -168,8 +170,8 @@ static int concerns(const struct subscription *k, const bson_t *event)
     return strstr(bson_iter_utf8(&it, NULL), k->address) != NULL;
 }
 
-/* The key that a change is of; NULL: nobody here knows it. *ret_any: the event doesn't say which.
- */
+/* Returns the subscription to the key of a change; NULL: there is none. *ret_any: the event doesn't
+   name a key. */
 static struct subscription *changed_key(const hf__mg_listener *listener, const bson_t *event,
                                         int *ret_any)
 {
@@ -181,7 +183,7 @@ static struct subscription *changed_key(const hf__mg_listener *listener, const b
     return (struct subscription *)hf__sub_find(&listener->sub, key, len, hf_key_hash(key, len));
 }
 
-/* A change: of a key that somebody here waits for, or of something that isn't told. */
+/* Takes in a change: of a key with a subscription, or of an unknown one. */
 static void receive(hf__mg_listener *listener, const bson_t *event)
 {
     int any;
@@ -206,7 +208,7 @@ static void forget_handed(struct hf__sub_key *k, void *arg)
     ((struct subscription *)k)->handed.token = 0;
 }
 
-/* What came before isn't known. Under the mutex. */
+/* Notes that changes may have been lost. Under the mutex. */
 static void lose(hf__mg_listener *listener)
 {
     listener->events++;
@@ -233,7 +235,8 @@ static int wanted(hf__mg_listener *listener, enum stream_state state)
     return is;
 }
 
-/* Returns 0: no wait needs it any more; 1: it broke. *ret_opened: it was open. */
+/* Reads the change stream until no wait needs it. Returns 0: no wait needs it; 1: the stream broke.
+ *ret_opened: it was open. */
 static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream, int *ret_opened)
 {
     const bson_t *event, *reply;
@@ -281,8 +284,8 @@ static void *run(void *arg)
     hf__mg_listener *listener = arg;
     struct hf__mg_link link = {.client = NULL};
     int broken = 1, opened = 1;
-    /* A stream that breaks is begun anew at once: there may be another primary. A stream that was
-       never open isn't. */
+    /* A stream that breaks is opened again at once, because there may be another primary. A stream
+       that was never open isn't. */
     while (broken && opened && hf__mg_begin()) {
         broken = follow(listener, &link, &opened);
         hf__mg_disconnect(&link);
@@ -307,7 +310,8 @@ static int start(hf__mg_listener *listener)
     pthread_attr_t attr;
     sigset_t all, before;
     if (hf__local_us() < listener->retry_at_us) return 0;
-    /* The present thread may be the caller's: its signals stay as they are. */
+    /* The new thread blocks all signals. This thread may be the caller's, so its own mask is
+       restored. */
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);

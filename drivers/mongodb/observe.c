@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { OBSERVER_TYPE = 101, MOST_PIECES = 8 };
-/* Of a message: its length and kind, where the document begins. See the wire protocol. */
+/* Offsets in a message of the wire protocol, kinds of messages, and where the document begins. */
 enum { AT_KIND = 12, KIND_REPLY = 1, KIND_MSG = 2013, REPLY_DOCUMENT = 36, MSG_DOCUMENT = 21 };
 
 struct observer {
@@ -106,7 +106,7 @@ mongoc_stream_t *hf__mg_observe(struct hf__mg_link *link, mongoc_stream_t *inner
     return &o->is;
 }
 
-/* A number as it stands in a message. */
+/* Reads a number of a message (little-endian). */
 static uint32_t number_at(const unsigned char *p)
 {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;

@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* BYTES_MOST: of the 16 MB that MongoDB allows for a command. */
+/* BYTES_MOST: the most bytes of statements in one command; MongoDB allows 16 MB. */
 enum { AT_ONCE = 512, BYTES_MOST = 1 << 20, CLOCK_US = 100000 };
 
 /* The replaces of one command. */
@@ -68,7 +68,7 @@ static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_e
 
 /* ---- the write ---- */
 
-/* Puts one statement behind the others. 0: it can't be put, and has its result. */
+/* Appends one statement. Returns 0 if that isn't possible; then the replace has its result. */
 static int put(hf_replace *item, bson_t *updates, size_t number)
 {
     const char *why = "out of memory", *at;
@@ -89,7 +89,7 @@ static int put(hf_replace *item, bson_t *updates, size_t number)
     return !rc;
 }
 
-/* How many of these are taken into one command. */
+/* Puts as many of these replaces as fit into one command. Returns their number. */
 static size_t put_all(struct part *p, hf_replace *item, size_t n, bson_t *command)
 {
     size_t taken = 0;
@@ -104,8 +104,7 @@ static size_t put_all(struct part *p, hf_replace *item, size_t n, bson_t *comman
     return taken;
 }
 
-/* The statements that failed. That a row is there already (E11000) is what was asked for: it is
-   read. */
+/* Notes the statements that failed. E11000 means that the replace was refused: the row is read. */
 static void note_failed(struct part *p, const bson_t *reply)
 {
     bson_iter_t it, all, one;
@@ -130,7 +129,7 @@ static void note_failed(struct part *p, const bson_t *reply)
     }
 }
 
-/* 0: it was answered. */
+/* Sends the replaces of this part. Returns 0 if they were answered. */
 static int write_all(struct part *p, bson_t *command)
 {
     hf_error err = {0, 0, ""};
@@ -176,7 +175,7 @@ static bson_t *find_all(const struct part *p)
     return command;
 }
 
-/* The number of the replace of this document; p->n: there is none. */
+/* Returns the index of the replace that this document belongs to; p->n: there is none. */
 static size_t item_of(const struct part *p, const bson_t *doc)
 {
     uint32_t len = 0;
@@ -201,7 +200,7 @@ static void see(struct part *p, const bson_t *doc)
     p->found[i] = !rc && hf_row_equal(r->cur, r->row);
 }
 
-/* All the rows that are there. 0: they were told. */
+/* Reads all rows of this part. Returns 0 if the server has answered. */
 static int read_all(struct part *p)
 {
     hf_error err = {0, 0, ""};
@@ -219,7 +218,7 @@ static int read_all(struct part *p)
     return whole ? 0 : HF_UNKNOWN;
 }
 
-/* Which of them were stored, where that isn't all of them. */
+/* Finds out which replaces were stored, if not all of them were. */
 static void sort_out(struct part *p)
 {
     size_t found = 0;
@@ -238,7 +237,8 @@ static void sort_out(struct part *p)
 
 /* ---- all of it ---- */
 
-/* What was answered is known: the clock isn't waited for much longer than for the write. */
+/* Reads the store's clock. The results are known already, so this takes little longer than the
+   write did. */
 static void note_clock(struct part *p, int64_t wrote_us)
 {
     struct hf__mg_about about = {"replace", p->item[0]->key->text, HF_UNAVAILABLE};

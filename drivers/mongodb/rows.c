@@ -22,7 +22,7 @@ static void put_members(bson_t *to, const json_t *object)
     json_object_foreach((json_t *)object, name, value) put_value(to, name, value);
 }
 
-/* Texts, whole numbers, arrays, objects. */
+/* Appends a JSON value: a text, a whole number, an array or an object. */
 static void put_value(bson_t *to, const char *name, const json_t *value)
 {
     bson_t inner;
@@ -70,7 +70,8 @@ int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why)
     if (!rc) {
         bson_append_document_begin(update, "$set", -1, &set);
         put_fields(&set, &f);
-        /* Behind the rev, so that each write changes it: a change stream tells what has changed. */
+        /* The addresses stand behind the rev, so that each write changes the field: a change stream
+           shows only fields that have changed. */
         int n = snprintf(text, 24, "%llu ", (unsigned long long)row->rev);
         hf__put_addresses(text + n, row);
         bson_append_utf8(&set, HF_MG_ADDRESSES, -1, text, -1);
@@ -91,7 +92,7 @@ int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why)
 
 /* ---- and back ---- */
 
-/* A whole number of whichever type: what the shell writes back is a double. */
+/* Reads a whole number of any type, because the shell writes doubles. */
 static int read_number(const bson_iter_t *it, int64_t *ret)
 {
     switch ((int)bson_iter_type(it)) {
@@ -113,7 +114,8 @@ static json_t *made(json_t *json, int *ret_rc)
     return json;
 }
 
-/* The value as JSON. NULL: no memory (*ret_rc is HF_NOMEM), or something that no row holds. */
+/* Returns the value as JSON. NULL: out of memory (*ret_rc is HF_NOMEM), or a value that no row
+   has. */
 static json_t *read_value(const bson_iter_t *it, int depth, int *ret_rc)
 {
     bson_iter_t inner;
@@ -144,7 +146,7 @@ static json_t *read_value(const bson_iter_t *it, int depth, int *ret_rc)
     return NULL;
 }
 
-/* Tells the fields what the document has of the field i. 0, or HF_NOMEM. */
+/* Puts the document's value of field i into the fields. Returns 0 or HF_NOMEM. */
 static int read_field(const bson_iter_t *it, int i, struct hf__fields *f)
 {
     uint32_t len = 0;
@@ -192,7 +194,8 @@ int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *ro
 
 /* ---- entering ---- */
 
-/* No operator within it, which an upsert would make an ID of? */
+/* Returns 1 if an ID can be used in a filter: it has no member that begins with `$`, which an
+   upsert would evaluate as an operator. */
 static int is_id(const bson_iter_t *at)
 {
     bson_iter_t it;
@@ -203,8 +206,8 @@ static int is_id(const bson_iter_t *at)
     return 1;
 }
 
-/* COLLECTION/ID, the ID as extended JSON: as {"_id": {"$eq": ID}} it is a value, whatever it is
-   made of. 0: none. */
+/* Reads COLLECTION/ID into a collection and the filter {"_id": {"$eq": ID}}. The ID is extended
+   JSON, and with $eq it is always a value. Returns 0 if the text has another form. */
 static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t *ret)
 {
     const char *slash = where ? strchr(where, '/') : NULL;
@@ -229,8 +232,8 @@ static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t
     return 0;
 }
 
-/* As what `guard mongodb` prints: an upsert of a document whose token isn't greater. If there is
-   one that is, it meets E11000. */
+/* Does what the functions of `guard mongodb` do: an upsert with a filter on tokens that aren't
+   greater. If the document has a greater token, the upsert fails with E11000. */
 int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
                  uint64_t token, const struct hf__mg_about *about, hf_error *err)
 {

@@ -18,13 +18,13 @@ struct hf_store {
 
 /* mongodb.c. A batch takes its connection by kit/links.h, and gives it back here. */
 void hf__mg_put_link(hf_store *st, struct hf__mg_link *link);
-/* The store's clock, by a request for nothing else. */
+/* Asks for the store's clock by a request of its own. */
 int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                      int64_t *ret_clock_us, hf_error *err);
-/* What a read may see; `one`: it is of one document. */
+/* Adds the read concern to a command; `one`: it reads one document. */
 void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
                              bson_t *command);
-/* The first batch of a reply, and a document in it. 0: there is none. */
+/* Finds the first document in the first batch of a reply. Returns 0 if there is none. */
 int hf__mg_batch(const bson_t *reply, bson_iter_t *ret);
 int hf__mg_document(const bson_iter_t *it, bson_t *ret);
 

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Not one of libmongoc's own kinds, which it would take for its own structures. */
+/* STREAM_TYPE is none of libmongoc's own types, whose structures libmongoc would expect. */
 enum { STREAM_TYPE = 100, KEEP_IDLE_S = 15, KEEP_INTERVAL_S = 5 };
 
 struct stream {
@@ -81,7 +81,7 @@ static int64_t end_of(const struct hf__mg_link *link, int32_t timeout_ms)
     return link->until_us && link->until_us < until_us ? link->until_us : until_us;
 }
 
-/* poll until then, at least once. Returns as poll. */
+/* Calls poll until local time until_us, at least once. Returns as poll. */
 static int poll_on(struct pollfd *fds, nfds_t n, int64_t until_us)
 {
     for (;;) {
@@ -121,7 +121,7 @@ static ssize_t failed(struct stream *s, int sys)
     return -1;
 }
 
-/* Moves on by so many bytes. Returns 0 if nothing is left. */
+/* Moves the buffers on by that many bytes. Returns 0 if nothing is left. */
 static int move_on(mongoc_iovec_t **iov, size_t *n, size_t by)
 {
     while (*n && by >= (*iov)->iov_len) {
@@ -135,7 +135,7 @@ static int move_on(mongoc_iovec_t **iov, size_t *n, size_t by)
     return 1;
 }
 
-/* All of it; less if the time is up. */
+/* Writes all bytes, or fewer if the time is up. */
 static ssize_t st_writev(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, int32_t timeout_ms)
 {
     struct stream *s = (struct stream *)is;
@@ -159,7 +159,7 @@ static ssize_t st_writev(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, int
     return all_of;
 }
 
-/* At least min_bytes. With none: what is there. */
+/* Reads at least min_bytes; with 0, what is there. */
 static ssize_t st_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size_t min_bytes,
                         int32_t timeout_ms)
 {
@@ -185,7 +185,7 @@ static ssize_t st_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size
     return got;
 }
 
-/* All streams are of this file. A stream whose time is up has failed. */
+/* As poll, for streams of this file. A stream whose time is up has failed. */
 static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_ms)
 {
     struct pollfd *fds = calloc(n ? n : 1, sizeof *fds);

@@ -10,13 +10,14 @@
 
 #include "link.h"
 
-/* The socket is connected, non-blocking, and the stream's from then on; -1: the stream is broken,
-   all that is done with it fails. NULL: no memory, and the socket is closed. */
+/* Makes a stream of a connected, non-blocking socket, which the stream owns from then on. With fd
+   -1 every operation of the stream fails. NULL: out of memory; the socket is closed. */
 mongoc_stream_t *hf__mg_stream(struct hf__mg_link *link, int fd);
 
-/* observe.c. The same stream, whose last reply is kept in the link; it destroys `inner`. */
+/* observe.c. Returns a stream around `inner` that keeps the last reply in the link. The new stream
+   owns `inner`. */
 mongoc_stream_t *hf__mg_observe(struct hf__mg_link *link, mongoc_stream_t *inner);
-/* The server's code in the last reply; 0: there is none, or it can't be told. */
+/* Returns the server's error code in the last reply; 0: there is none, or it can't be read. */
 int hf__mg_reply_code(const struct hf__mg_link *link);
 
 #endif

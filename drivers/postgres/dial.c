@@ -19,7 +19,7 @@
 
 /* ---- where the servers are ---- */
 
-/* What is told of the socket that libpq knows. */
+/* The name in messages of the socket that libpq uses by default. */
 #define DEFAULT_SOCKET "/the default socket"
 
 /* One entry of libpq's lists. */
@@ -175,7 +175,7 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
                        "postgres: open: target_session_attrs=%s: locks need a server that can be "
                        "written to",
                        wanted);
-    /* Where no server is: libpq looks at the options, and goes no further. */
+    /* An address without a server: libpq checks the options, and then fails. */
     make_params(&p, how, without, more);
     unsigned held = hf__low_hold();
     int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
@@ -208,7 +208,7 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
     if (a->at.to.any.sa_family != AF_UNIX) hf__endpoint_text(&a->at, address);
     const char *more[] = {"target_session_attrs", "any", "port", s->port, "host", s->host,
                           "hostaddr", address,
-                          /* Else libpq would ask for one on the terminal. */
+                          /* Without this libpq would ask for a passphrase on the terminal. */
                           l->asks ? "sslpassword" : NULL, "none", NULL};
     struct params p;
     make_params(&p, l->how, without, more);
@@ -349,17 +349,17 @@ static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, char w
 
 /* ---- connecting ---- */
 
-/* "relation exists, skipping" is nobody's business. */
+/* Drops notices such as "relation exists, skipping". */
 static void no_notice(void *arg, const PGresult *r) { (void)arg, (void)r; }
 
-/* Is this server one that can keep the promise? */
+/* Checks that this server can be a store. */
 static int welcome(const struct login *l, struct hf__pg_link *link, char why[HF_KIT_WHY])
 {
     PQsetnonblocking(link->pg, 1);
     PQsetErrorVerbosity(link->pg, PQERRORS_DEFAULT);
     PQsetNoticeReceiver(link->pg, no_notice, NULL);
     int rc = inspect(l->how, link, why);
-    /* Of several it may be the turn of another one, soon. */
+    /* If there are several servers, another one may be usable soon. */
     if (rc == HF_UNSUPPORTED && l->n > 1) rc = HF_UNAVAILABLE;
     return rc ? rc : settle(l->how, link, why);
 }

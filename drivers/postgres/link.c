@@ -15,7 +15,7 @@
 
 /* ---- how to connect ---- */
 
-/* What libpq knows, as far as it is of use here. */
+/* Options of libpq that are passed on. */
 static const char *const passed_on[] = {"user",
                                         "host",
                                         "hostaddr",
@@ -90,7 +90,7 @@ void hf__pg_how_free(struct hf__pg_how *how)
     }
 }
 
-/* Every option is the driver's own, or libpq's. */
+/* Returns 1 if the option is the driver's own, or one of libpq's. */
 static int known_option(const char *name, size_t len, const char *const *known)
 {
     for (; *known; known++)
@@ -124,7 +124,7 @@ int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *h
         snprintf(value, sizeof value, "%d", url->port);
         rc = names(how, "port") ? HF_INVALID : add(how, "port", value);
     }
-    /* The driver's own deadline, which is told in its words, comes first. */
+    /* Longer than the driver's own deadline, so that the driver's message is shown. */
     snprintf(value, sizeof value, "%lld", (long long)how->io_timeout_ms + 1000);
     if (!rc) rc = add(how, "tcp_user_timeout", value);
     if (!rc) rc = add(how, "fallback_application_name", "holdfast");
@@ -192,7 +192,7 @@ void hf__pg_disconnect(struct hf__pg_link *link)
     link->forgets = 0;
 }
 
-/* 1: ready for these events; 0: out of time. */
+/* Waits for these events. Returns 1: the connection is ready; 0: the time is up. */
 static int await(PGconn *pg, short events, int64_t until_us)
 {
     for (;;) {
@@ -219,7 +219,7 @@ static int succeeded(const PGresult *r)
     return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
 }
 
-/* NULL: no reply; then the link is closed. */
+/* Returns the reply to a statement. NULL: there is none, and the link is closed. */
 static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
 {
     PGconn *pg = link->pg;
@@ -236,7 +236,7 @@ static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
             }
         r = PQgetResult(pg);
         if (!r) return first;
-        /* What was done may still fail when it is committed, which is told behind it. */
+        /* A statement that was executed may still fail at the commit, whose result follows. */
         int counts = !first || !succeeded(r);
         PQclear(counts ? first : r);
         if (counts) first = r;
@@ -257,8 +257,8 @@ int hf__pg_often(struct hf__pg_often *ret, int number, char *sql)
     return sql != NULL;
 }
 
-/* By name, once it is worth its price: a round trip more. 0: the connection broke, and nothing was
-   asked. */
+/* Prepares a statement from its second use on, because that costs a round trip. Returns 0 if the
+   connection broke; then the statement wasn't sent. */
 static int prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n,
                    const Oid *types, int64_t until_us)
 {
@@ -285,10 +285,11 @@ struct statement {
     const char *const *values;
 };
 
-/* Sent; 0: not. */
+/* Sends the statement. Returns 0 if that failed. */
 static int send_it(struct hf__pg_link *link, const struct statement *s, int64_t until_us)
 {
-    /* All are texts, which the statement casts: it needn't use each of them. */
+    /* All parameters are texts, which the statement casts, so that it may leave some of them
+       unused. */
     Oid types[HF_PG_VALUES];
     for (int i = 0; i < s->n; i++) types[i] = TEXT_OID;
     if (s->often && !prepare(link, s->often, s->n, types, until_us)) return 0;
@@ -297,7 +298,7 @@ static int send_it(struct hf__pg_link *link, const struct statement *s, int64_t 
     return PQsendQueryParams(link->pg, s->sql, s->n, types, s->values, NULL, NULL, 0);
 }
 
-/* Why there is no answer. */
+/* Sets `err` to the reason why there is no answer. */
 static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, int64_t until_us,
                   char *why, size_t cap)
 {
@@ -332,7 +333,8 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const str
         first_line(PQresultErrorMessage(r), why, sizeof why);
     else
         words(how, link, until_us, why, sizeof why);
-    /* Read-only all of a sudden: it has become a standby, and another is in its place. */
+    /* 25006: the server has become a standby, which is read-only, and another one has taken its
+       place. */
     int gone = !r || PQstatus(link->pg) != CONNECTION_OK || starts(ret_state, "25006");
     int code = code_of(ret_state, ambiguous);
     if (starts(ret_state, "25006")) code = HF_UNAVAILABLE;
@@ -377,7 +379,7 @@ int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const c
             err, HF_INVALID, 0,
             "postgres: enter '%s': the fence is named by the key alone: leave `where` out", key);
     snprintf(text, sizeof text, "%llu", (unsigned long long)token);
-    /* NULL: this statement reads nothing else. */
+    /* The NULL says that this statement enters only, and reads nothing else. */
     int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2, values,
                         HF_UNKNOWN, &r, state, "enter", key, err);
     if (!rc) PQclear(r);

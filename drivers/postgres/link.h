@@ -26,7 +26,8 @@ struct hf__pg_link {
     int pooled;
     int64_t until_us; /* local: of the login, which has one deadline; 0: each request has its own */
     char database[64], schema[64]; /* where the table was when it connected; "": nowhere */
-    /* Of the often asked ones: what it was asked, and what it knows by name. */
+    /* Bits of the frequent statements: those that were asked on this connection, and those that are
+       prepared on it. */
     unsigned asked, prepared;
     int forgets; /* it doesn't know what was prepared there: a pooler that looks like none */
 };
@@ -38,14 +39,14 @@ struct hf__pg_often {
     char name[32];
     unsigned bit; /* in a link's sets */
 };
-/* 1, or 0 if `sql` is NULL; it becomes the statement's own. */
+/* Makes a frequent statement, which owns `sql`. Returns 0 if `sql` is NULL. */
 int hf__pg_often(struct hf__pg_often *ret, int number, char *sql);
 
 /* Fills from the URL; INVALID says why. `known` are the driver's own options. */
 int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *ret, hf_error *err);
 void hf__pg_how_free(struct hf__pg_how *how);
 
-/* dial.c. Are the parameters in order? Asks no server. 0, or HF_INVALID and why not. */
+/* dial.c. Checks the parameters without a server. Returns 0, or HF_INVALID with the reason. */
 int hf__pg_check(const struct hf__pg_how *how, hf_error *err);
 /* Connects, until the local time until_us at most, to the first server that is PostgreSQL 9.5 or
    later and isn't read-only. */
@@ -65,7 +66,7 @@ int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
 
 /* link.c */
 void hf__pg_disconnect(struct hf__pg_link *link);
-/* Has the other end gone away since it was last used? Asks nobody. */
+/* Returns 1 if the server has closed the connection since its last use. Sends nothing. */
 int hf__pg_broken(struct hf__pg_link *link);
 
 /*
@@ -77,14 +78,14 @@ int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
                const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
                const char *what, const char *key, hf_error *err);
 
-/* The same. From the second time on a connection it goes by its name, unless a pooler is between.
- */
+/* As hf__pg_ask. From its second use on a connection the statement is prepared, unless a pooler is
+   between. */
 int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
                      const struct hf__pg_often *often, int n, const char *const *values,
                      int ambiguous, PGresult **ret, char ret_state[6], const char *what,
                      const char *key, hf_error *err);
 
-/* What the SQLSTATE of a statement means: see there. */
+/* Returns the code for the SQLSTATE of a statement: see code_of in link.c. */
 int hf__pg_code(const char *state, int ambiguous);
 
 /* Raises the guard's fence of the key: holdfast_enter, in a transaction of its own. */

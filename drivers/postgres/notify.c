@@ -66,7 +66,7 @@ static struct subscription *find(const struct hf__pg_listener *listener, const h
     return (struct subscription *)hf__sub_find(&listener->sub, key->text, key->len, key->hash);
 }
 
-/* What comes behind the hash. 0: nothing that can be read. */
+/* Reads the part of a notification behind the hash. Returns 0 if it isn't readable. */
 static int read_holder(const char *said, uint8_t id[16], int64_t *ret_expires_us)
 {
     char *end;
@@ -96,7 +96,7 @@ static struct subscription *next_unread(struct hf__pg_listener *listener)
     return k;
 }
 
-/* Makes the key's waits look. */
+/* Puts an event of the key into the queue, so that its wait looks. */
 static void tell(struct hf__pg_listener *listener, struct subscription *k)
 {
     if (!hf__sub_is_wanted(&k->key)) return;
@@ -153,12 +153,12 @@ static int receive(struct hf__pg_listener *listener)
     return PQconsumeInput(listener->link.pg) && take_in_all(listener);
 }
 
-/* Reads a row that has changed. 0: the connection broke. */
+/* Reads one row that has changed. Returns 0 if the connection broke. */
 static int read_one(struct hf__pg_listener *listener)
 {
     hf_row *row = malloc(sizeof *row), *old;
     pthread_mutex_lock(&listener->mu);
-    /* What comes while it is read is another change. */
+    /* A notification that comes during the read is about another change. */
     struct subscription *k = next_unread(listener);
     pthread_mutex_unlock(&listener->mu);
     hf_rowkey key = {.text = k->key.text, .len = k->key.len, .hash = k->key.hash};
@@ -274,7 +274,7 @@ static int connect_listener(const struct hf__pg_how *how, struct hf__pg_listener
     return 0;
 }
 
-/* LISTEN, or UNLISTEN. */
+/* Sends LISTEN or UNLISTEN. */
 static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, const char *what,
                const char *at, const char *channel, hf_error *err)
 {
@@ -290,7 +290,7 @@ static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, c
     return rc;
 }
 
-/* Subscribes to the address, or ends that. */
+/* Subscribes to the channel of the address, or ends the subscription. */
 static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listener,
                    struct hf__sub_channel *c, hf_error *err)
 {
@@ -358,7 +358,7 @@ int hf__pg_next_event(struct hf__pg_listener *listener, hf_key_event *ret)
 int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_listener *listener,
                  hf_event_count *ret, hf_error *err)
 {
-    /* What came for keys before is told of them. */
+    /* Notifications that came before are for the subscriptions before this change. */
     if (listener->link.pg && !receive(listener)) disconnect(listener);
     if (!listener->link.pg) {
         int rc = connect_listener(how, listener, err);
@@ -366,14 +366,15 @@ int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_listener *listener,
     }
     int rc = say_all(how, listener, err);
     if (rc) return rc;
-    /* What came with an answer isn't in the socket any more, which wouldn't wake anybody. */
+    /* Notifications that came with an answer are not in the socket any more, so poll would not
+       report them. */
     if (!take_in_all(listener)) return disconnected(listener, "the connection broke", err);
     *ret = (hf_event_count){{listener->events, 0}};
     return 0;
 }
 
-/* Until something comes, or not at all if there is something to be read. OVER: it was interrupted,
-   or it is time. */
+/* Sleeps until something comes, or not at all if there are rows to be read. Returns OVER if it was
+   interrupted, or the time is up. */
 static int sleep_until(struct hf__pg_listener *listener, int64_t until_us, hf_error *err)
 {
     struct pollfd fds[2] = {{PQsocket(listener->link.pg), POLLIN, 0},
@@ -399,11 +400,12 @@ int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, 
 {
     int rc = 0, asked = 0;
     while (!rc && listener->events == since->n[0]) {
-        /* Each time: words that have one read don't keep the others from what they have to do. */
+        /* In each round, so that notifications which need a read don't delay the others. */
         rc = sleep_until(listener, until_us, err);
         if (rc || !listener->unread || listener->events != since->n[0]) continue;
         asked++;
-        /* What came with the row isn't in the socket any more, which wouldn't wake anybody. */
+        /* Notifications that came with the row are not in the socket any more, so poll would not
+           report them. */
         if (!read_one(listener) || !take_in_all(listener))
             rc = disconnected(listener, "the connection broke", err);
     }

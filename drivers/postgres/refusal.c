@@ -33,9 +33,9 @@ static void take_state(char *message, char state[6])
     }
 }
 
-/* States that waiting doesn't mend; all the others are passing: starting up and shutting down
-   (57P), too many connections of the server's, the role's or the database's (53), a database that
-   takes none just now (55), and what else a server or a pooler has trouble with. */
+/* Returns the code for an SQLSTATE of a refused login. The states listed here don't pass by
+   waiting. All others are temporary: starting up or shutting down (57P), too many connections (53),
+   a database that takes none at the moment (55), and other trouble of a server or a pooler. */
 static int code_of(const char *state)
 {
     if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
@@ -44,10 +44,11 @@ static int code_of(const char *state)
     return HF_UNAVAILABLE;
 }
 
-/* The server answers the wish for TLS by one byte, yes or no, and then libpq goes no further: no
-   TLS there, a certificate that isn't good, a file that is missing. Not so if the server answers by
-   an error (of an old kind, without a state), speaks another protocol, or ends the connection:
-   inside the handshake too, where a server that refuses sends an alert first. */
+/* The server answers a request for TLS by one byte, yes or no. If libpq stops there, it has a
+   reason of its own: the server has no TLS, the certificate isn't valid, or a file is missing.
+   That isn't so if the server answers by an error (of an old kind, without a state), speaks another
+   protocol, or ends the connection. It may end it inside the handshake, too: a server that refuses
+   sends an alert first. */
 int hf__pg_tls_goes_on(PGconn *pg)
 {
     char next[2] = "";
@@ -59,15 +60,15 @@ int hf__pg_tls_goes_on(PGconn *pg)
     return n == 1 && (next[0] == 'S' || next[0] == 'N') && !ended ? HF_PG_ANSWERED : 0;
 }
 
-/* The one byte was all that came: the end may follow it before libpq has read it. */
+/* Returns 1 if the server has answered by that one byte and then closed the connection. */
 static int answered_and_ended(PGconn *pg, int tls)
 {
     char next;
     return tls == HF_PG_ANSWERED && !recv(PQsocket(pg), &next, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
-/* The first line. libpq begins with where it connected to, which hf__dial_why says, too, but for
-   the path of its default socket (`told` is 0). */
+/* Returns the first line of libpq's text. `told`: the caller's message names the address, so
+   libpq's own "connection to server ..." is left out. */
 static const char *reason(char *message, int told)
 {
     char *at = strstr(message, " failed: ");
@@ -92,10 +93,11 @@ int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
     snprintf(message, sizeof message, "%s", PQerrorMessage(pg));
     take_state(message, state);
     snprintf(why, HF_KIT_WHY, "%s", reason(message, told));
-    /* The server has a new password, and the file that it is read from will. */
+    /* The server has a new password already, and the password file will soon have it. */
     if (!strcmp(state, "28P01") && how->opened && !has_password(how)) return HF_UNAVAILABLE;
     if (*state) return code_of(state);
-    /* What worked before is passing: certificates are being renewed, the server goes down. */
+    /* TLS worked before, so the failure is temporary: certificates are being renewed, or the server
+       goes down. */
     if (answered_and_ended(pg, tls)) tls = 0;
     if ((tls && !how->opened) || PQconnectionNeedsPassword(pg)) return HF_DENIED;
     return HF_UNAVAILABLE;

@@ -20,7 +20,7 @@ enum { AT_ONCE = 512, ROUNDS = 4, TEXT_OID = 25 };
 
 enum { QUIET_VALUES = HF_FIELDS + HF_PG_QUIET_FIRST - 1 };
 
-/* What is sent together. */
+/* Replaces that are sent together. */
 struct many {
     hf_store *st;
     struct hf__pg_link *link;
@@ -145,7 +145,8 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
 
 /* ---- what is answered ---- */
 
-/* 1: it has its result; 0: it is to be asked again, for nothing was done. */
+/* Judges a reply without a row. Returns 1: the replace has its result; 0: nothing was done, and the
+   replace is sent again. */
 static int refused(const hf_store *st, hf_replace *item, const PGresult *r)
 {
     uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_FIELD_REV) : 0;
@@ -165,7 +166,8 @@ static int failed(struct many *m, hf_replace *item, const PGresult *r)
     int code = hf__pg_code(state, HF_UNKNOWN);
     if (!strncmp(state, "25006", 5)) code = HF_UNAVAILABLE; /* it has become a standby */
     if (!strncmp(state, "26", 2) || !strncmp(state, "0A", 2)) {
-        /* What was prepared isn't there: nothing was done, and it is asked without. */
+        /* The prepared statement isn't there, so nothing was done. The replace is sent again
+           without it. */
         m->link->prepared = 0;
         m->link->forgets = 1;
         return 0;
@@ -205,8 +207,8 @@ static int wait_for_no_lock(struct many *m)
            PQpipelineSync(m->link->pg);
 }
 
-/* Puts all that have no answer into the pipeline. Returns how many statements were prepared behind
-   the last of them. */
+/* Puts all replaces that have no result into the pipeline. Returns the number of statements
+   prepared behind the last one. */
 static int put_all(struct many *m, int first)
 {
     const struct hf__pg_sql *sql = &m->st->sql;
@@ -280,7 +282,7 @@ int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     hf_error err = {0, 0, ""};
     int rc = 0;
     m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* A new connection has taken its time. */
+    /* Counts from now, because a new connection may have taken long. */
     m.until_us = m.link ? hf__local_us() + patience_us : 0;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
         for (size_t i = at; i < n && i < at + AT_ONCE; i++) {
