@@ -384,7 +384,8 @@ def release(step):
     step.must(['tools/release', '--work-tree', '--deb', *targets, out], 'tools/release')
     there = os.path.relpath(out, TOP)
     for test in (['notes_test.py', '.'], ['bill_test.py', there], ['wheel_test.py', there],
-                 ['release_test.py', '.', there], ['deb_test.py', '.', there]):
+                 ['release_test.py', '.', there], ['npm_test.py', '.', there],
+                 ['deb_test.py', '.', there]):
         before = os.path.getsize(step.path)
         words = ['tests/release/' + test[0], *test[1:]]
         status = step.run([sys.executable, *words])

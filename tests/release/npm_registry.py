@@ -3,29 +3,48 @@ isn't published."""
 import base64
 import hashlib
 import http.server
+import io
 import json
 import os
 import tarfile
 import threading
 
 
+def stand_in(name, version):
+    """The tarball of a package of binaries for another platform, which has none."""
+    _, system, cpu, libc = name.split('-')
+    about = {'name': name, 'version': version, 'os': [system], 'cpu': [cpu],
+             'libc': ['musl' if libc == 'musl' else 'glibc']}
+    text, packed = json.dumps(about).encode(), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode='w:gz') as tar:
+        entry = tarfile.TarInfo('package/package.json')
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+    return packed.getvalue()
+
+
 class Registry:
-    """with Registry(folder) as url: npm install --registry url NAME. Other packages are 404."""
+    """with Registry(folder) as url: npm install --registry url NAME. Other packages are 404. If the
+    folder has not all platforms, the others are packages without binaries."""
 
     def __init__(self, folder):
         self.files, self.packages = {}, {}
         for file in sorted(os.listdir(folder)):
             if file.endswith('.tgz'):
-                self.add(os.path.join(folder, file))
+                with open(os.path.join(folder, file), 'rb') as tarball:
+                    self.add(file, tarball.read())
+        for about in [one for package in self.packages.values()
+                      for one in package['versions'].values()]:
+            for name, version in about.get('optionalDependencies', {}).items():
+                if name not in self.packages:
+                    self.add(f'{name}-{version}.tgz', stand_in(name, version))
 
-    def add(self, path):
-        with open(path, 'rb') as file:
-            data = file.read()
-        with tarfile.open(path) as tar:
+    def add(self, file, data):
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             about = json.load(tar.extractfile('package/package.json'))
-        self.files[os.path.basename(path)] = data
+        self.files[file] = data
         digest = base64.b64encode(hashlib.sha512(data).digest()).decode()
-        about['dist'] = {'tarball': os.path.basename(path), 'integrity': 'sha512-' + digest,
+        about['dist'] = {'tarball': file, 'integrity': 'sha512-' + digest,
                          'shasum': hashlib.sha1(data).hexdigest()}
         self.packages[about['name']] = {
             'name': about['name'], 'dist-tags': {'latest': about['version']},
