@@ -86,20 +86,33 @@ def refuse_greenlets() -> None:
                                    "threads or asyncio, or 'holdfast run KEY -- COMMAND'", None)
 
 
+# What a pool's thread runs, which runs the jobs of several callers.
+POOLS = (('concurrent.futures.thread', '_worker'), ('multiprocessing.pool', 'worker'),
+         ('gevent.threadpool', '_WorkerGreenlet.run'), ('eventlet.tpool', 'tworker'))
+
+
+def _pools() -> List[Any]:
+    """The code of POOLS, of those modules that are imported."""
+    found = []
+    for module, path in POOLS:
+        function: Any = sys.modules.get(module)
+        for name in path.split('.'):
+            function = getattr(function, name, None)
+        found.append(getattr(function, '__code__', None))
+    return [code for code in found if code is not None]
+
+
 def thread_kind() -> int:
-    """2: a greenlet runs in this thread; 1: a ThreadPoolExecutor's job, and others' ran before; 0:
+    """1: a job in a pool's thread, and others' ran before; 2: a greenlet runs in this thread; 0:
     the thread's own function."""
-    greenlet = sys.modules.get('greenlet')
-    if greenlet is not None and greenlet.getcurrent().parent is not None:
-        return 2
-    pool = sys.modules.get('concurrent.futures.thread')
-    code = getattr(getattr(pool, '_worker', None), '__code__', None)
-    frame = sys._getframe() if code else None
+    pools = _pools()
+    frame = sys._getframe() if pools else None
     while frame is not None:
-        if frame.f_code is code:
+        if frame.f_code in pools:
             return 1
         frame = frame.f_back
-    return 0
+    greenlet = sys.modules.get('greenlet')
+    return 2 if greenlet is not None and greenlet.getcurrent().parent is not None else 0
 
 
 async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:

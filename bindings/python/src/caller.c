@@ -3,7 +3,8 @@
  *
  * A thread of a pool runs many jobs, so its number alone names no caller. A pool that gives each
  * job a context of its own (anyio, and with it FastAPI; asgiref, and with it Django) is told by a
- * mark in that context. A ThreadPoolExecutor doesn't: in its threads nobody is judged.
+ * mark in that context. Other pools, as ThreadPoolExecutor, don't: in their threads nobody is
+ * judged.
  */
 #include "ext.h"
 

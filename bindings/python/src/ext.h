@@ -120,8 +120,8 @@ uint64_t this_thread(void);  /* a number; unlike Python's no later thread gets i
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
-/* Returns which code this thread runs: its own function, a job of a ThreadPoolExecutor, or a
-   greenlet. -1: there is an exception. */
+/* Returns which code this thread runs: its own function, a job of a pool, or a greenlet. -1: there
+ * is an exception. */
 int caller_kind(void);
 enum { IN_THREAD, IN_POOL, IN_GREENLET };
 

@@ -7,6 +7,7 @@ import collections
 import concurrent.futures
 import contextvars
 import gc
+import multiprocessing.pool
 import sys
 import threading
 import time
@@ -140,6 +141,18 @@ def _in_pool_thread(how):
 def a_pool_thread_serves_two_requests():
     """loop.run_in_executor."""
     _in_pool_thread(lambda pool, call, *args: pool.submit(call, *args))
+
+
+def a_thread_of_multiprocessing_serves_two_requests():
+    """Its ThreadPool."""
+    with no_hang(), holdfast.open(URL) as store, multiprocessing.pool.ThreadPool(1) as pool:
+        name = key()
+        held = pool.apply(store.acquire, (name,))
+        second = pool.apply_async(store.acquire, (name,))
+        until(lambda: waiters(store, name) == 1 or second.ready(), 'nobody waits')
+        held.release()
+        second.get(PATIENCE).release()
+        assert free(name)
 
 
 def a_pool_thread_with_contexts_serves_two_requests():
