@@ -24,7 +24,7 @@ static void print_in_quotes(FILE *to, const char *text)
             putc(*text, to);
 }
 
-/* For `eval` of a shell. */
+/* Prints the grants as text for the shell's `eval`. */
 static void print_grants(FILE *to, const struct got *got)
 {
     fputs("HOLDFAST_KEY='", to);
@@ -66,8 +66,8 @@ static void write_printed(void *arg)
     atomic_store(&printed.written, 1);
 }
 
-/* After a signal: may text follow that fails where it is evaluated? Not if the grant's text might
-   come behind it, or nobody takes it. */
+/* Returns 1 if, after a signal, text may be printed that fails where it is evaluated. It may not if
+   the grant's text may still come behind it, or if there is no reader. */
 static int may_refuse(void)
 {
     struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
@@ -75,8 +75,8 @@ static int may_refuse(void)
     return is_next && poll(&out, 1, 0) > 0 && out.revents & POLLOUT;
 }
 
-/* A grant that its owner was never told of must not stand: a signal that comes before, or a reader
-   that doesn't take it, gives it back. */
+/* Prints the grants. If a signal comes before, or the reader doesn't take them, the grants are
+   released, because no program knows of them then. */
 static int tell(struct got *got, int json, int local)
 {
     static const char gone[] = "what was acquired is given back";

@@ -76,8 +76,8 @@ struct exchange {        /* shared by both processes */
     hf_error err;             /* of a side that failed; code 0: none did */
 };
 
-/* Holds until the other one stands in line, as far as can be told from outside: it has begun to
-   ask, and has had time to. */
+/* Waits, while this side holds the key, until the other side is in the queue. That can't be seen
+   from outside, so the other side must have begun to ask, and have had time to. */
 static void await_other(struct exchange *x, int other, int before, int64_t settle_us, int64_t until)
 {
     while (__atomic_load_n(&x->asks[other], __ATOMIC_SEQ_CST) == before && hf__local_us() < until)
@@ -126,7 +126,7 @@ static int open_side(const char *url, const char *path, const char *key, struct 
     return url ? hf_open(*url ? url : NULL, NULL, &ret->store, err) : open_file(path, ret, err);
 }
 
-/* Both sides are children, so that neither inherits anything of the other. */
+/* Measures handovers between two children, so that neither side inherits anything of the other. */
 static void handovers(const char *url, const char *path, const char *key, int64_t settle_us,
                       struct exchange *x)
 {
@@ -192,7 +192,7 @@ static void report(const struct options *o, const char *what, struct figure ours
     }
 }
 
-/* In turns, so that both meet the same machine. */
+/* Measures both locks in turns, so that both are measured under the same load. */
 static int measure_pairs(const struct options *o, struct lockable *ours, struct lockable *theirs,
                          double *ret_ns)
 {

@@ -112,8 +112,8 @@ static void lock_lost(struct watch *w, hf_lock *lock)
     w->end->lost = 1;
 }
 
-/* --max-hold has passed. The locks are still held, and renewed, until the command has ended: the
-   next holder doesn't run beside it. */
+/* Stops the command when --max-hold has passed. The locks are still held, and renewed, until the
+   command has ended, so that the next holder doesn't run beside it. */
 static void overtime(struct watch *w)
 {
     stop_all(w, w->job->on_lost == ON_LOST_KILL);
@@ -155,8 +155,8 @@ static int in_foreground(void)
     return 0;
 }
 
-/* The main process was stopped. Whether we stop too is decided a moment later: a CONT to the whole
-   group may have reached us before it. */
+/* Notes that the main process was stopped. Whether we stop, too, is decided a moment later, because
+   a SIGCONT to the whole group may have reached us first. */
 static void child_stopped(struct watch *w, int sig)
 {
     w->stop_sig = sig;

@@ -24,7 +24,7 @@ enum { KEYS_CAP = 64 };
 
 /* ---- main.c ---- */
 
-/* One line on stderr, "holdfast: ..."; control characters become '?'. */
+/* Prints one line on stderr, "holdfast: ..."; control characters become '?'. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* As say(), and adds how to get help; returns EXIT_USAGE. */
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -97,10 +97,10 @@ struct options {
 /* Returns 0; -1: --help was answered; or the exit status, with an error printed. */
 int parse_options(const struct command *self, unsigned takes, int argc, char **argv,
                   struct options *ret);
-/* Every character of a secret in the URLs of a text becomes '*'. Returns whether there was one. */
+/* Replaces every character of a secret in the URLs of a text by '*'. Returns 1 if there was one. */
 int wipe_secrets(char *text);
-/* "500ms", "10s", "1.5h", "7d", "2": milliseconds, rounded up; -1 if it is no time,
-   INT64_MAX if it is more than a hundred years. */
+/* Reads a time, "500ms", "10s", "1.5h", "7d" or "2", in milliseconds, rounded up. Returns -1 if it
+   is no time, INT64_MAX if it is more than a hundred years. */
 int64_t parse_time(const char *text);
 /* Checks the number of operands. Returns 0 or EXIT_USAGE. */
 int want_args(const struct options *o, int least, int most, const char *what);
@@ -128,7 +128,7 @@ int open_to_look(hf **ret);
 /* As open_at_once, for a command that changes a row, and makes no store. If the default store isn't
    there, the result is status 76, and a line says that the key isn't held. */
 int open_to_change(const char *key, hf **ret);
-/* Is the store the default one, which nobody has named? */
+/* Returns 1 if no store was named, so that the default store is used. */
 int store_is_default(void);
 hf_options lock_options(const struct options *o);
 
@@ -139,20 +139,21 @@ struct person { /* strings are safe to show on a terminal */
     long pid; /* 0: unknown */
 };
 void read_note(const char *note, struct person *ret);
-/* The note of a holder that runs argv for this process (or of its caller, if argv is NULL). */
+/* Writes the note of a holder that runs argv for this process (or for its caller, if argv is
+   NULL). */
 void write_note(char note[HF_NOTE_CAP], char *const *argv);
 /* Writes a unique owner for this process: "anna@box:1234:" and 16 random digits. */
 void write_owner(char owner[HF_OWNER_CAP]);
-/* An owner for people to read: without such digits. */
+/* Writes an owner for people to read: without these digits. */
 void show_owner(const char *owner, char *to, size_t cap);
 /* Returns 1 if the process that the note names has ended, but a process that it started still holds
    the lock. */
 int is_carried(const hf_party_info *p);
-/* "anna@box pid 1234 (make deploy)" */
+/* Writes a holder as "anna@box pid 1234 (make deploy)". */
 void describe(const hf_party_info *p, char *to, size_t cap);
-/* "2026-01-31 12:30:00" (UTC) */
+/* Writes a time as "2026-01-31 12:30:00" (UTC). */
 void show_time(int64_t us, char *to, size_t cap);
-/* "1h02m", "3.5s"; "-": as long as its process lives */
+/* Writes a time span as "1h02m" or "3.5s"; "-": as long as its process lives. */
 void show_left(int64_t ms, char *to, size_t cap);
 /* Copies what may be shown on a terminal: one line of valid UTF-8 without control characters. */
 void show_text(const char *from, char *to, size_t cap);
@@ -168,7 +169,8 @@ void print_lines(struct lines *lines);
 
 const char *mode_name(enum hf_mode mode); /* "exclusive" */
 
-/* One document on one line, with its newline; NULL: out of memory. The caller frees it. */
+/* Returns one JSON document on one line, with its newline, for the caller to free; NULL: out of
+   memory. */
 char *json_info(const hf_info *info);
 char *json_damaged(const char *key, const char *why);
 char *json_fields(const char *format, ...);
@@ -181,9 +183,9 @@ char *json_fields(const char *format, ...);
 int output_add(const char *text, size_t n, const int *unless);
 /* Sets *stopped. When this returns, no output_add with it as `unless` is running. */
 void output_stop(int *stopped);
-/* Before this process ends: gives what is queued a moment to be written. */
+/* Waits a moment for queued text to be written, before this process ends. */
 void output_end(void);
-/* A thread that gets no signals. 0, or -1. */
+/* Starts a thread that gets no signals. Returns 0 or -1. */
 int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
 
 /* ---- ending.c: giving back and closing in limited time ---- */
@@ -210,16 +212,16 @@ void close_within(hf *store, int64_t limit_ms, int status);
 
 /* How long this process lives after its limit, or a signal, at most. */
 enum { LIMIT_END_MS = 1000 };
-/* A limit of more than 0 begins: it is for the opening of the store and the wait together. */
+/* Starts a limit of more than 0, which is for the opening of the store and the wait together. */
 void limit_begin(int64_t wait_ms);
-/* What is left of it: 0: nothing; HF_FOREVER: there is none. */
+/* Returns what is left of the limit; HF_FOREVER: there is no limit. */
 int64_t limit_left_ms(void);
-/* This process is to end in so many ms at the latest, if it isn't sooner anyhow. */
+/* Sets the time at which this process ends at the latest, unless an earlier one is set. */
 void limit_end_in(int64_t ms);
 void limit_no_end(void);
-/* Until that end; INT64_MAX: there is none. */
+/* Returns the time until that end; INT64_MAX: there is none. */
 int64_t limit_end_left_ms(void);
-/* The timeout of a poll (-1: none), but no longer than until that end. */
+/* Returns the timeout for a poll (-1: none), which is no longer than until that end. */
 int limit_poll_ms(int most_ms);
 /* Runs it. 1: it is done; 0: it wasn't by that end: then nothing but leave_now is left. */
 int done_by_end(void (*body)(void *arg), void *arg);
@@ -227,12 +229,12 @@ int done_by_end(void (*body)(void *arg), void *arg);
 /* ---- live.c: the line on a terminal that comes and goes ---- */
 
 int live_possible(void);
-/* How many columns of a terminal the UTF-8 text takes. */
+/* Returns how many columns of a terminal the UTF-8 text takes. */
 size_t columns_of(const char *text);
-/* Not if *unless (NULL: in any case); see output_stop. */
+/* Shows the line on the terminal, unless *unless is set (NULL: in any case); see output_stop. */
 void live_show(const int *unless, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void live_erase(void);
-/* From a second on, until progress_end, says on a terminal what takes so long. */
+/* Says on the terminal what takes long, from one second on and until progress_end. */
 void progress_begin(const char *what);
 void progress_count(uint64_t n);
 void progress_end(void);
@@ -256,9 +258,10 @@ struct got {
     int64_t first_us; /* the local time of the first grant; 0: none yet */
     int status;       /* if there are none: the exit status */
 };
-/* The local time at which --max-hold passes for what has been got; INT64_MAX: never. */
+/* Returns the local time at which --max-hold passes for the locks in `got`; INT64_MAX: never. */
 int64_t max_hold_ends_us(const struct want *want, const struct got *got);
-/* 0; or -1: then ret->status, everything has been said, and nothing is held. */
+/* Gets all locks. Returns 0; -1: nothing is held, the reason was printed, and ret->status is the
+   exit status. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
 /* Gives back what nothing was done with: as far as the store answers by the end (limit.c). */
 void give_up_all(struct got *got);
@@ -275,53 +278,57 @@ struct looking {
 /* Returns the first key that another holder has (and in whose queue this process waits, if the
    store shows that). */
 const char *find_busy(hf *store, const struct want *want, struct looking *ret);
-/* What stands behind a token of this owner in HOLDFAST_OUTER. */
+/* Writes the mark that follows a token of this owner in HOLDFAST_OUTER. */
 void owner_mark(const char *owner, char *to, size_t cap);
-/* From begin to end a line on the terminal names the holder. `want` lives until the join. */
+/* Shows a line on the terminal that names the holder, until waiting_line_end. `want` must live
+   until waiting_line_join. */
 void waiting_line_begin(hf *store, const struct want *want);
 void waiting_line_end(void);  /* at once: its thread may still be looking at the store */
 void waiting_line_join(void); /* before the store is closed: as long as that takes */
 
 /* ---- signals.c ---- */
 
-/* From here on a write that nobody reads, or beyond the limit of a file's size (ulimit -f), fails
-   instead of ending this process; the command's own writes don't: restore_signals. */
+/* Makes a write to a pipe without a reader, or beyond the limit of a file's size (ulimit -f), fail
+   instead of ending this process. The command that is run gets the former behaviour back:
+   restore_signals. */
 void let_writes_fail(void);
 /* Ends this process as a pipe that nobody reads ends others. Returns if SIGPIPE was ignored from
    the start. */
 void end_by_broken_pipe(void);
-/* INT, TERM, HUP and QUIT (unless they are ignored) wait to be read from here on. */
+/* Blocks INT, TERM, HUP and QUIT (unless they are ignored), so that they can be read. */
 void block_signals(void);
-/* With those that a running command gets, and SIGCHLD. */
+/* Blocks these, the signals that are passed on to a running command, and SIGCHLD. */
 void block_job_signals(void);
 /* As at the start of this process, for a command that is executed next; after vfork, too. */
 void restore_signals(void);
-/* The signals that were blocked end this process again. */
+/* Unblocks the signals, so that they end this process again. */
 void unblock_signals(void);
-/* A descriptor from which the blocked ones are read. -1: none. */
+/* Returns a descriptor from which the blocked signals are read; -1: there is none. */
 int signals_fd(void);
-/* The number of one of the four that has come; 0: none. *ret_typed: it came from the terminal. */
+/* Returns the number of one of the four that has come; 0: none. *ret_typed: it came from the
+   terminal. */
 int pending_end_signal(int *ret_typed);
 /* Waits for one of the four until until_us (local), after block_job_signals. Returns: its number,
    with *ret_typed as above; 0: none came, or a child changed first. */
 int await_end_signal(int64_t until_us, int *ret_typed);
-/* After a Ctrl-C the calling shell must see that this process died of it, or its script goes on.
-   Else returns 128+n. */
+/* Ends this process by the signal after a Ctrl-C: the calling shell must see that, or its script
+   goes on. Otherwise returns 128+n. */
 int end_by_signal(int sig, int typed);
 
 /* ---- refusal.c: `acquire` prints text that fails where it is evaluated ---- */
 
-/* From here on, until refuse_end, each end of this process prints it, even by a signal; as JSON if
-   --json is among the arguments. */
+/* Makes each end of this process print the refusal, even an end by a signal, until refuse_end. The
+   refusal is JSON if --json is among the arguments. */
 void refuse_begin(int argc, char *const *argv);
 void refuse_end(void); /* there is a grant to print, or `help` */
-/* Around what is printed instead of a grant because it was asked for (help, the version): where it
-   may be evaluated, that fails, too, and runs nothing of it. */
+/* Call these around text that is printed instead of a grant (help, the version). Where such text is
+   evaluated it fails, too, and nothing of it is run. */
 void answer_begin(void);
 void answer_end(void);
 /* Prints it now, once. Async-signal-safe. */
 void refuse(int status);
-/* The same as the end of the command, with the last message as a reason; returns the status. */
+/* Prints the refusal at the end of the command, with the last message as the reason. Returns the
+   status. */
 int refused(int status);
 void refuse_reason(const char *text);
 

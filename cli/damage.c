@@ -31,7 +31,7 @@ static void give_up(void)
     _exit(EXIT_DAMAGED);
 }
 
-/* Async-signal-safe throughout. */
+/* Handles SIGBUS. Calls async-signal-safe functions only. */
 static void on_bus(int sig)
 {
     (void)sig;

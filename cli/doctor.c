@@ -30,7 +30,7 @@ struct examining {
     char why[512]; /* the first that is bad */
 };
 
-/* A check; `why`: what is wrong, NULL: nothing. */
+/* Prints the result of a check. `why`: what is wrong; NULL: nothing. */
 static void tell(struct examining *e, const char *text, const char *why)
 {
     char shown[512];
@@ -51,7 +51,7 @@ static void tell(struct examining *e, const char *text, const char *why)
     live_show(NULL, "examining: %d checks done", e->done);
 }
 
-/* Of a setting: the text says what is wrong with it, if anything is. */
+/* Prints the result for a setting; the text says what is wrong with it, if anything is. */
 static void tell_setting(void *arg, int ok, const char *text) { tell(arg, text, ok ? NULL : text); }
 
 static void tell_promise(void *arg, const char *promise, const char *why)
@@ -63,7 +63,7 @@ static void tell_promise(void *arg, const char *promise, const char *why)
 
 static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
 
-/* What can be said of the kind of store, given that all of the above is true. */
+/* Prints what this kind of store promises if all checks have passed. */
 static void say_promises(const hf_driver *drv, const hf_caps *caps, const hf_url *url)
 {
     char line[160];
@@ -118,7 +118,7 @@ static int read_one(void *arg, const hf_rowkey *key, hf_row *row)
     return 0;
 }
 
-/* Where the trial is on another store: what is in this one. */
+/* Reads all rows of this store, if the trial is made on another one beside it. */
 static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_error *err)
 {
     struct reading r = {0, 0};
@@ -137,7 +137,7 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
-/* The examination ends before its verdict. Returns: the exit status. */
+/* Ends the examination without a verdict. Returns the exit status. */
 static int no_verdict(const hf_error *err)
 {
     say("doctor: %s%s", err->text,
@@ -145,8 +145,8 @@ static int no_verdict(const hf_error *err)
     return hf_code_exit_status(err->code);
 }
 
-/* The driver's own look at its settings; a store that it refuses for what it is, is told as a check
-   that failed. 0 or the exit status. */
+/* Lets the driver check the store's settings. If the driver refuses the store for one of them, that
+   is a failed check. Returns 0 or the exit status. */
 static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     hf_store *st;
@@ -181,7 +181,8 @@ struct trial {
     pid_t janitor;  /* -1: there is none */
 };
 
-/* What a killed writer had sent may arrive when its row was looked for already. */
+/* Removes all rows of the trial, several times: a write that a killed process had sent may arrive
+   late. */
 static int remove_all(const struct trial *t, hf_error *err)
 {
     if (t->beside) {
@@ -262,8 +263,10 @@ static void dismiss_janitor(struct trial *t, int nothing_is_left)
     while (waitpid(t->janitor, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-/* On the store of the URL, or on one of its kind beside it. 0: `t` says where, and has a janitor.
-   1: it can't be tried, as was told. Negative: neither. Signals wait meanwhile. */
+/* Prepares the trial, on the store of the URL or on one of its kind beside it. Signals are blocked
+   meanwhile.
+   Returns: 0: `t` names the store, and has a janitor; 1: the store can't be tried, and the reason
+   was printed; negative: an error. */
 static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_error *err)
 {
     char text[sizeof url->safe + 200];
@@ -282,7 +285,8 @@ static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_e
     return 0;
 }
 
-/* Made once: a writer that isn't killed yet when the store is taken away doesn't make it anew. */
+/* Makes the store beside, once: a writer that is still alive when that store is removed must not
+   make it again. */
 static void make_beside(struct trial *t)
 {
     hf_store *st;

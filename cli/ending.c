@@ -33,7 +33,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* NULL: no thread could be started. */
+/* Runs the function in a new thread. Returns NULL if no thread could be started. */
 static struct body *begin(void (*run)(void *arg), void *arg)
 {
     struct body *b = malloc(sizeof *b);
@@ -51,7 +51,7 @@ static void end(struct body *b)
     free(b);
 }
 
-/* 1: it has ended. What hasn't is left behind, with its memory. */
+/* Waits for the thread. Returns 1 if it has ended; otherwise it is left behind, with its memory. */
 static int ends_within(struct body *b, int64_t limit_ms)
 {
     int64_t until_us = hf__local_us() + limit_ms * 1000, left_us;

@@ -61,7 +61,8 @@ static void look_body(void *arg)
 
 static void release_body(void *arg) { release_all(arg); }
 
-/* The store hasn't answered by the end: what it has granted, or grants yet, isn't known. */
+/* Prints that the store hasn't answered in time, so that it may have granted the key, or may grant
+   it later. */
 static void say_unknown(const char *key)
 {
     waiting_line_end();
@@ -88,7 +89,7 @@ static int try_in_time(hf *store, const struct want *want, struct got *ret, hf_e
     return asking.code;
 }
 
-/* On a thread of the library's. */
+/* Notes the result of a wait. Runs on a thread of the library. */
 static void acquired(void *arg, int code, hf_lock *lock, const hf_error *err)
 {
     struct waiting *w = arg;
@@ -107,14 +108,15 @@ int64_t max_hold_ends_us(const struct want *want, const struct got *got)
                                               : INT64_MAX;
 }
 
-/* The result of all that gets no lock: -E allows for 0 as the status. */
+/* Notes the exit status if no lock is obtained (0 is possible, by -E). Returns -1. */
 static int without(struct got *got, int status)
 {
     got->status = status;
     return -1;
 }
 
-/* --max-hold has passed while the first keys were held and others waited for: status 76. */
+/* Reports that --max-hold has passed while some keys were held and others were waited for: status
+   76. */
 static int held_too_long(const struct want *want, struct got *got)
 {
     size_t first = 0;
@@ -149,7 +151,8 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
     return without(got, want->busy_status);
 }
 
-/* Waiting for a key that the command around us holds, without a limit, would never end. */
+/* Refuses to wait without a limit for a key that a `holdfast run` around this one holds: that would
+   never end. */
 static int waits_for_itself(hf *store, const struct want *want, struct got *got)
 {
     struct looking l = {0};
@@ -165,8 +168,8 @@ static int waits_for_itself(hf *store, const struct want *want, struct got *got)
 
 enum { DAMAGED = -1, MUTE = -2 };
 
-/* Until the library has told (0), a signal comes (its number), the store is damaged, or hasn't
-   answered by the end of the limit. */
+/* Waits until the library reports a result (0) or a signal comes (its number). Also ends if the
+   store is damaged, or hasn't answered by the end of the limit. */
 static int wait_for(const struct waiting *w, hf *store, const struct want *want, int *ret_typed)
 {
     struct pollfd fds[3] = {
@@ -198,7 +201,7 @@ struct ending_wait {
     hf_error err;
 };
 
-/* After a signal: takes the request back, or what was granted meanwhile. */
+/* Withdraws the request after a signal, or releases what was granted meanwhile. */
 static void end_wait(void *arg)
 {
     struct ending_wait *e = arg;
@@ -207,7 +210,7 @@ static void end_wait(void *arg)
     e->code = e->w->code == HF_UNKNOWN ? HF_UNKNOWN : hf__give_up(e->w->lock, &e->err);
 }
 
-/* The signal ends the wait, and this process soon, whatever the store answers. */
+/* Ends the wait after a signal. This process ends soon, whatever the store answers. */
 static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, int sig, int typed,
                        struct got *got)
 {
@@ -225,7 +228,7 @@ static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, 
     return without(got, end_by_signal(sig, typed));
 }
 
-/* Waits for one key in the queue. 0: *ret. */
+/* Waits for one key in the queue. Returns 0 with the lock in *ret. */
 static int wait_for_key(hf *store, const struct want *want, const char *key, int64_t wait_ms,
                         struct got *got, hf_lock **ret)
 {

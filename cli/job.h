@@ -20,18 +20,18 @@ void tree_init(struct tree *t, pid_t pid);
 /* Sends sig (0: none) to the main process and its living descendants of that kind; how many. */
 size_t tree_signal(struct tree *t, enum which which, int sig);
 char tree_state(const struct tree *t); /* of the main process, as in /proc: 'T': stopped */
-/* Is `pid` the main process or descends from it? */
+/* Returns 1 if `pid` is the main process or descends from it. */
 int tree_has(struct tree *t, pid_t pid);
 
 /* ---- keeper.c: keeping a hold for a command that doesn't carry it ---- */
 
-/* Before the command is started: there is to be a keeper. lease_ms: of a hold by time, else 0. 0,
-   or -1 and errno. */
+/* Prepares a keeper, before the command is started. lease_ms: of a hold with a lease, otherwise 0.
+   Returns 0, or -1 and errno. */
 int keeper_prepare(int session_fd, int64_t lease_ms);
-/* In the process that becomes the command (of vfork: it changes no memory). Starts the keeper if it
-   was prepared; needs Linux 5.3, without which there is none. 0, or an errno. */
+/* Starts the keeper if it was prepared. Called in the process that becomes the command; after
+   vfork, so it changes no memory. Before Linux 5.3 there is no keeper. Returns 0 or an errno. */
 int keeper_start(void);
-/* The hold was given back. */
+/* Ends the keeper, because the hold was released. */
 void keeper_dismiss(void);
 
 /* ---- start.c, child.c: running a command that holds locks ---- */
@@ -59,8 +59,8 @@ struct job_end {
     int kept;      /* processes that the command left behind carry the hold: don't release */
     int typed_int; /* it died of a Ctrl-C */
 };
-/* The signal that the command gets when this process is killed: nothing renews or breaks the hold
-   any more then, and a command that doesn't carry it has to end with us. 0: none. */
+/* Returns the signal that the command gets if this process is killed; 0: none. Nothing would renew
+   the hold then, so a command that doesn't carry the hold itself has to end with this process. */
 int death_signal(const struct job *job, int carries);
 /* Starts the command. vfork: a fork would copy the page tables of a mapped store. Returns the pid,
    or -1 and *ret_errno. The child changes none of the parent's memory but that reason. */
@@ -70,16 +70,16 @@ extern const char not_executed[];
 /* Says that it wasn't, why, and what the state is. Returns the exit status. */
 int not_started(char *const *argv, int why, const char *state);
 void run_job(const struct job *job, struct job_end *ret);
-/* The command takes this process's place, and holds what the store's session holds. Returns only if
-   it can't: the exit status. */
+/* Replaces this process by the command, which then holds the locks through the store's session.
+   Returns only on failure: the exit status. */
 int become_command(hf *store, const struct got *got, char **argv);
-/* The same, with the environment that is there. */
+/* As become_command, without a change of the environment. */
 int exec_holding(hf *store, char **argv);
 /* Runs o->argv with the locks' names in its environment; the exit status so far. */
 int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
                 struct job_end *end);
 void release_all(const struct got *got);
-/* After damage_return(): stops the command, if one runs; returns EXIT_DAMAGED. */
+/* Stops the command, if one runs, after damage_return(). Returns EXIT_DAMAGED. */
 int damaged_job(void);
 
 #endif

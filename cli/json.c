@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Text of others may be anything; JSON is UTF-8. */
+/* Returns a text as JSON, which is UTF-8: text of other clients may have any bytes. */
 static json_t *text(const char *from)
 {
     char shown[HF_KEY_CAP];
@@ -34,7 +34,8 @@ const char *mode_name(enum hf_mode mode)
     return mode == HF_SHARED ? "shared" : mode == HF_LIMITED ? "limited" : "exclusive";
 }
 
-/* The fields that a holder and a waiter have in common, set in `to`. NULL: nobody. */
+/* Sets in `to` the fields that a holder and a waiter have in common. `p` NULL: there is no such
+   party. */
 static void set_party(json_t *to, const hf_party_info *p)
 {
     static const hf_party_info nobody;
@@ -67,7 +68,7 @@ static json_t *party(const char *key, const hf_party_info *p, int held)
     return to;
 }
 
-/* One line with its newline; frees `from`. */
+/* Returns the document on one line, with its newline; frees `from`. */
 static char *line_of(json_t *from)
 {
     char *compact = from ? json_dumps(from, JSON_COMPACT) : NULL, *line = NULL;

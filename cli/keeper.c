@@ -60,7 +60,8 @@ static int dismissed(struct pollfd *dismissal, struct pollfd *other, int ms)
     }
 }
 
-/* Only what is async-signal-safe: other threads may have had the locks of the C library. */
+/* The keeper's process. Calls async-signal-safe functions only: other threads may have held locks
+   of the C library. */
 static void keep(int command_fd)
 {
     sigset_t all;
@@ -81,7 +82,7 @@ static void keep(int command_fd)
     _exit(0);
 }
 
-/* A child of our parent, so that the command doesn't find a child that it hasn't made. The first
+/* Makes a child of our parent, so that the command has no child that it hasn't made. The first
    process of a PID namespace can't make one. */
 static long clone_sibling(void)
 {

@@ -22,7 +22,7 @@ static const int never;
 
 int live_possible(void) { return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp(); }
 
-/* How many columns the terminal has, less the one in which the cursor rests. */
+/* Returns the number of columns of the terminal, less the one for the cursor. */
 static size_t columns(void)
 {
     struct winsize w;
@@ -30,8 +30,8 @@ static size_t columns(void)
     return w.ws_col - 1u;
 }
 
-/* How many bytes of the UTF-8 text fit into so many columns: a CJK character takes two, a combining
-   one none. In a locale without UTF-8, which no terminal has been told of, each takes one. */
+/* Returns how many bytes of the UTF-8 text fit into that many columns. A CJK character takes two, a
+   combining one none. In a locale without UTF-8 each character takes one. */
 static size_t fitting(const char *text, size_t room, size_t *ret_used)
 {
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);

@@ -18,7 +18,7 @@ struct listing {
     int damaged;
 };
 
-/* For how long it has been so, by the store's clock. */
+/* Writes the time since since_us, by the store's clock. */
 static void show_age(const hf_info *info, int64_t since_us, char *to, size_t cap)
 {
     int64_t ms = (info->now_us - since_us) / 1000;
@@ -28,14 +28,15 @@ static void show_age(const hf_info *info, int64_t since_us, char *to, size_t cap
 enum { KEY_COLUMNS = 24 };
 #define LS_COLUMNS "%s%*s  %-9s  %7s  %7s"
 
-/* How many blanks fill the column of a key: printf counts bytes. */
+/* Returns how many blanks fill the column of a key, because printf counts bytes. */
 static int padding(const char *key)
 {
     size_t used = columns_of(key);
     return used < KEY_COLUMNS ? (int)(KEY_COLUMNS - used) : 0;
 }
 
-/* KEY MODE AGE LEFT WAITING TOKEN HELD BY. The age is that of the hold, or of the mark. */
+/* Returns a line of the list: KEY MODE AGE LEFT WAITING TOKEN HELD BY. The age is that of the hold,
+   or of the mark. */
 static char *line_of(const hf_info *info)
 {
     char who[400] = "(free)", age[32] = "-", left[32] = "-", key[HF_KEY_CAP], more[40] = "";
@@ -71,7 +72,7 @@ static int list_one(void *arg, const hf_info *info)
     return rc;
 }
 
-/* The others are shown all the same. */
+/* Notes a damaged row. The others are shown nevertheless. */
 static void list_damaged(void *arg, const char *key, const char *why)
 {
     struct listing *l = arg;
@@ -160,7 +161,7 @@ static int print_key(void *arg, const hf_info *info)
     return 0;
 }
 
-/* What is there to see of a key in a store that isn't there. */
+/* Shows a key as unused, because the store doesn't exist. */
 static int show_unused(const struct options *o, hf_error *err)
 {
     hf_info info = {.key = ""};

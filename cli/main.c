@@ -173,8 +173,8 @@ static const struct command *find(const char *name)
 
 enum { WORD_CAP = 16 };
 
-/* How many letters are to be added, left out, changed or swapped with their neighbour to make one
-   word of the other. Both are shorter than WORD_CAP. */
+/* Returns how many letters have to be added, left out, changed or swapped with their neighbour to
+   make one word of the other. Both are shorter than WORD_CAP. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[WORD_CAP + 1][WORD_CAP + 1], n = strlen(a), m = strlen(b);
@@ -192,7 +192,8 @@ static size_t distance(const char *a, const char *b)
     return row[n][m];
 }
 
-/* The command that a mistyped word means: a third of its letters may be wrong; or NULL. */
+/* Returns the command that a mistyped word means, of which a third of the letters may be wrong;
+   NULL: none. */
 static const struct command *command_like(const char *word)
 {
     const struct command *found = NULL;
@@ -208,7 +209,8 @@ static const struct command *command_like(const char *word)
     return found;
 }
 
-/* -S without its value takes the next word for it. */
+/* Stores the URL of a -S before the subcommand. Refuses the name of a command: then the variable
+   that was to name the store is empty. */
 static int take_url_before_command(char *arg)
 {
     if (find(arg))
@@ -225,7 +227,8 @@ static int asks_version(const char *word)
     return !strcmp(word, "--version") || !strcmp(word, "-V");
 }
 
-/* Options that stand before the subcommand. *ret_at: where that is. 0, -1 (answered), or status. */
+/* Reads the options before the subcommand; *ret_at is its place. Returns 0, -1 (help was printed),
+   or the exit status. */
 static int leading_options(int argc, char **argv, int *ret_at)
 {
     int i = 1, status = 0;
@@ -255,9 +258,9 @@ static int leading_options(int argc, char **argv, int *ret_at)
     return status;
 }
 
-/* A descriptor that the caller closed would be that of the next file that is opened: the store's.
-   What stands in for it for the rest of this process fails as it would have, needs no /dev, and
-   isn't passed on to a command. */
+/* Opens a stand-in for each standard descriptor that the caller has closed; otherwise the store's
+   file would get its number. Use of the stand-in fails as use of a closed descriptor does, needs no
+   /dev, and the command doesn't inherit it. */
 static int keep_standard_descriptors(void)
 {
     hf__low_hold();
@@ -270,8 +273,8 @@ static int keep_standard_descriptors(void)
     return 0;
 }
 
-/* Do the words show that `acquire` is meant, whatever is wrong with them? A store that is named by
-   an empty variable swallows the command: `-S $URL acquire KEY`. */
+/* Returns 1 if `acquire` is meant, even if the arguments are wrong. With an empty variable, -S
+   takes the command as its value: `-S $URL acquire KEY`. */
 static int wants_grants(int argc, char **argv)
 {
     int at = 1, asks = 0;

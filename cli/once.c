@@ -20,8 +20,8 @@ static int already_done(const char *key, const hf_once *done, int quiet)
     return 0;
 }
 
-/* The local time at which the lease is over; 0: there is none (the hold ends with this process), or
-   it is. */
+/* Returns the local time at which the lease ends; 0: it has ended, or there is none: then the hold
+   ends with this process. */
 static int64_t lease_end_us(hf_lock *lock)
 {
     int64_t left_ms = hf_left_ms(lock);
@@ -31,9 +31,9 @@ static int64_t lease_end_us(hf_lock *lock)
 static int is_away(int rc) { return rc == HF_UNAVAILABLE || rc == HF_UNKNOWN; }
 
 /*
- * What a store that is away didn't take back stays held until its lease is over, and for as long
- * nobody may try the event again: so it is offered until then, unless a signal comes (*ret_sig).
- * `rc`: what became of it so far. 0: it was given back, or is over.
+ * Releases a lock again and again, if the store was away at the first attempt: otherwise the key
+ * stays held until its lease ends, and nobody can try the event until then. A signal ends it
+ * (*ret_sig). `rc`: the result so far. Returns 0: the lock is released, or its lease is over.
  */
 static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t until_us, int rc,
                             int *ret_sig, int *ret_typed, hf_error *err)
@@ -54,7 +54,8 @@ static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t 
     return first.code;
 }
 
-/* The mark is made only by a command that ended well; another attempt may do better. */
+/* Marks the event as done if the command has succeeded; otherwise releases the lock for another
+   attempt. */
 static int conclude(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
 {
     hf_error err;
@@ -86,7 +87,7 @@ static void conclude_lost(void *arg)
     c->status = conclude(c->store, c->o, c->lock, c->end);
 }
 
-/* The result of conclude. What was lost isn't waited for. */
+/* Calls conclude; if the lock was lost, for LOST_END_MS at most. Returns the exit status. */
 static int finish(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
 {
     static struct concluding c; /* static: its thread may be left behind */

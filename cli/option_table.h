@@ -23,13 +23,13 @@ enum long_only {
 
 enum { OPTIONS_CAP = 40 };
 
-/* The options of a command that takes these (enum takes), as getopt_long wants them. `stop`: the
-   first operand ends them. */
+/* Writes the options of a command that takes these groups (enum takes), as getopt_long expects
+   them. `stop`: the first operand ends them. */
 void option_lists(unsigned takes, int stop, struct option longs[OPTIONS_CAP], char *shorts,
                   size_t cap);
 /* Prints them, one a line. */
 void print_options(unsigned takes);
-/* The option of those that begins most like the word: "--lease". NULL: none does. */
+/* Returns the option, such as "--lease", whose beginning is most like the word; NULL: none is. */
 const char *option_like(const char *word, unsigned takes);
 
 #endif

@@ -53,7 +53,7 @@ int64_t parse_time(const char *text)
     return -1;
 }
 
-/* A number of digits alone, up to max; -1 if it is none. */
+/* Reads a number that has digits only, up to max. Returns -1 if it isn't one. */
 static int64_t parse_number(const char *text, int64_t max)
 {
     int64_t n = 0;
@@ -66,7 +66,7 @@ static int64_t parse_number(const char *text, int64_t max)
     return n;
 }
 
-/* In the largest unit that leaves no rest. */
+/* Writes a time in the largest unit that leaves no rest. */
 static const char *time_text(int64_t ms, char to[32])
 {
     if (ms % 86400000 == 0 && ms)
@@ -104,8 +104,8 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
 
 /* ---- parsing ---- */
 
-/* Without --max-hold: a hold that the library ended would be over before the command is. child.c
-   stops the command instead. */
+/* Returns the options of a lock, without --max-hold: the library would end the hold before the
+   command has ended. child.c stops the command instead. */
 hf_options lock_options(const struct options *o)
 {
     hf_options to = HF_OPTIONS_INIT;
@@ -119,7 +119,8 @@ hf_options lock_options(const struct options *o)
     return to;
 }
 
-/* One option of a command that runs something, or takes a lock. 0, status, or 1: not of these. */
+/* Takes one option of a command that runs something or takes a lock. Returns 0, the exit status, or
+   1: it is another option. */
 static int lock_option(int c, const char *value, struct options *o)
 {
     const int64_t day = 86400000, year = 365 * day;
@@ -245,7 +246,7 @@ static int parse_upto(const struct command *self, unsigned takes, int end, char 
     return 0;
 }
 
-/* Options that cannot both be meant. */
+/* Refuses options that contradict each other. */
 static int contradiction(const struct options *o)
 {
     if (o->no_wait && o->waits && o->wait_ms)
@@ -264,7 +265,7 @@ static int contradiction(const struct options *o)
     return 0;
 }
 
-/* Could this word be a command? */
+/* Returns 1 if this word may be a program to run. */
 static int is_program(const char *word)
 {
     const char *path = getenv("PATH");
@@ -280,7 +281,7 @@ static int is_program(const char *word)
     return 0;
 }
 
-/* "KEY CMD ARG..." or "KEY -c 'SHELL COMMAND'", as flock(1) has them. */
+/* Reads "KEY CMD ARG..." or "KEY -c 'SHELL COMMAND'", as flock(1) does. */
 static int flock_style(struct options *o)
 {
     static char *shell[4];

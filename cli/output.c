@@ -39,7 +39,7 @@ static int writable(int ms)
     return poll(&fd, 1, ms) > 0;
 }
 
-/* Until all is written, or it can't be. */
+/* Writes all of the text, unless a write fails. */
 static void write_all(const char *text, size_t n)
 {
     while (n) {
@@ -85,7 +85,7 @@ int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg)
     return rc ? -1 : 0;
 }
 
-/* Under the mutex. */
+/* Starts the writing thread if none runs. Under the mutex. */
 static void need_writer(void)
 {
     pthread_t thread;
@@ -95,7 +95,7 @@ static void need_writer(void)
     if (out.runs > 0) pthread_detach(thread);
 }
 
-/* Until all that is queued has been written. Under the mutex. */
+/* Waits until all queued text is written, at most this long. Under the mutex. */
 static void await_writer(int ms)
 {
     int64_t until_us = hf__local_us() + ms * 1000;

@@ -17,7 +17,7 @@
 
 /* ---- text that a terminal may see ---- */
 
-/* The length of the UTF-8 sequence at s, 0 if it is none or a control character. */
+/* Returns the length of the UTF-8 sequence at s; 0 if it isn't one, or is a control character. */
 static size_t shown_sequence(const unsigned char *s)
 {
     if (*s < 0x80) return *s >= 0x20 && *s != 0x7f;
@@ -147,7 +147,7 @@ static void encode_command(char *to, size_t cap, const char *text)
     free(shown);
 }
 
-/* The arguments of another process, one by one; it may be gone. */
+/* Appends the arguments of another process, if that process still exists. */
 static void add_command_of(char *to, size_t cap, pid_t pid)
 {
     char path[40], args[4096]; /* more than fits: a secret that is cut isn't known for one */
@@ -186,7 +186,8 @@ void write_owner(char owner[HF_OWNER_CAP])
              (unsigned long long)unique);
 }
 
-/* Where the random digits of write_owner begin, with the colon before them. NULL: it isn't one. */
+/* Returns where the random digits of write_owner begin, with the colon before them; NULL: the owner
+   has none. */
 static const char *random_part(const char *owner)
 {
     size_t n = strlen(owner);
@@ -239,7 +240,7 @@ int is_carried(const hf_party_info *p)
            kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
 
-/* Was this owner chosen by a user? An owner that the library has made up says nothing to people. */
+/* Returns 1 if a user has chosen this owner. An owner that the library has made up isn't shown. */
 static int was_chosen(const char *owner)
 {
     if (random_part(owner)) return 0;

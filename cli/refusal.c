@@ -34,7 +34,7 @@ static size_t add_number(char *to, int n)
     return at;
 }
 
-/* Async-signal-safe. */
+/* Prints the refusal. Async-signal-safe. */
 static void print(const char *before, int status, const char *after)
 {
     char text[256];
@@ -84,7 +84,8 @@ void refuse_begin(int argc, char *const *argv)
 
 void refuse_end(void) { armed = 0; }
 
-/* A quoted here-document that nothing reads: to a shell it is no command. */
+/* Begins a quoted here-document that nothing reads, so that a shell runs nothing of what
+   follows. */
 void answer_begin(void)
 {
     if (armed == 1) fputs(": <<'END'\n", stdout);

@@ -11,7 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* "a b c" of the locks: their keys, tokens or owners (one owner for all). */
+/* Returns the keys, tokens or owners of the locks as "a b c"; one owner if it is the same for all.
+ */
 static char *joined(const struct got *got, const char *(*what)(const hf_lock *, char *))
 {
     char scratch[32];
@@ -39,7 +40,7 @@ static const char *token_of(const hf_lock *lock, char *scratch)
 /* What a store asks as is not for its command to be (see doc/stores): it may get its own. */
 static const char *const secrets[] = {"FIRESTORE_ID_TOKEN"};
 
-/* The grants of all runs around this one's command, or NULL: none, or out of memory. */
+/* Returns the grants of all runs around this one; NULL: there are none, or out of memory. */
 static char *outer_tokens(void)
 {
     const char *outer = getenv("HOLDFAST_OUTER"), *inner = getenv("HOLDFAST_TOKEN");
@@ -78,7 +79,7 @@ static int set_environment(const hf *store, const struct got *got)
     return bad;
 }
 
-/* Of what nothing was done with. */
+/* Releases locks that weren't used. */
 void release_all(const struct got *got)
 {
     hf_error err;
@@ -95,7 +96,7 @@ struct holding { /* what is to be given back */
     const char *key; /* that is being given back (atomic) */
 };
 
-/* Gives back what is held; says so when it had been lost without anybody noticing. */
+/* Releases all locks. Prints a line for a lock that turns out to be lost. */
 static void give_back(void *arg)
 {
     struct holding *h = arg;
@@ -109,7 +110,7 @@ static void give_back(void *arg)
     }
 }
 
-/* Has the holder lost all of them? */
+/* Returns 1 if the holder has lost all of the locks. */
 static int all_lost(const struct got *got)
 {
     size_t i = 0;
@@ -117,8 +118,8 @@ static int all_lost(const struct got *got)
     return i == got->n;
 }
 
-/* How long a release of the locks may take: no longer than their leases, which end by themselves.
-   Lost locks get a short time: the store that didn't answer before may stay mute. */
+/* Returns how long a release of the locks may take: no longer than their leases, which end by
+   themselves. For lost locks it is short, because their store may still not answer. */
 static int64_t give_back_ms(const struct got *got, const struct options *o, int lost)
 {
     int64_t most_ms = 0;
@@ -159,7 +160,7 @@ int become_command(hf *store, const struct got *got, char **argv)
     return EXIT_INTERNAL;
 }
 
-/* What is so if the command can't be started. */
+/* Returns the text that says what the state is if the command can't be started. */
 static const char *unstarted(const struct options *o)
 {
     if (o->at_most_once) return "nothing was executed, and the event stays marked as done";

@@ -18,7 +18,8 @@ int death_signal(const struct job *job, int carries)
     return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
 }
 
-/* 0: the parent is in another PID namespace, as under `unshare -p`: it can't be told. */
+/* Returns 1 if the parent has ended; 0 also if the parent is in another PID namespace, as under
+   `unshare -p`, where that can't be seen. */
 static int orphaned(pid_t parent)
 {
     pid_t now = getppid();

@@ -23,7 +23,7 @@ const char *store_from = "-S";
 int store_told, store_quiet;
 static int secret_shown; /* a URL with a secret stood among the arguments */
 
-/* The password in the userinfo of a URL at `user`. */
+/* Wipes the password in the userinfo of a URL at `user`. */
 static int wipe_password(char *user)
 {
     int found = 0;
@@ -50,7 +50,7 @@ int wipe_secrets(char *text)
     return found;
 }
 
-/* The first line of a file, "-": of standard input. */
+/* Reads the URL from the first line of a file; "-": of standard input. */
 static int url_from_file(const char *name)
 {
     FILE *f = !strcmp(name, "-") ? stdin : fopen(name, "re");
@@ -81,7 +81,7 @@ int take_url(char *arg)
     return 0;
 }
 
-/* Does the URL name another file from each working directory? */
+/* Returns 1 if the URL has a relative path, which names another file in each working directory. */
 static int is_relative(const char *text)
 {
     hf_url url;
@@ -91,8 +91,8 @@ static int is_relative(const char *text)
     return drv && drv->resolve;
 }
 
-/* The machine's own store, for all of its users. A file that names no store is an error: with
-   another store this command would exclude nobody. */
+/* Reads the machine's own store, for all of its users. A file that names no store is an error: with
+   another store this command would exclude no other. */
 static int machine_store(void)
 {
     FILE *f = fopen(HF_STORE_FILE, "re");
@@ -122,7 +122,8 @@ static int machine_store(void)
     return f ? EXIT_USAGE : EXIT_DENIED;
 }
 
-/* Once, and not before the options are known: -q may follow the URL. */
+/* Warns of a password in the arguments, once. Called when all options are known, because -q may
+   follow the URL. */
 static void warn_of_secret(void)
 {
     if (secret_shown && !store_quiet)
@@ -158,15 +159,15 @@ int may_pass(const hf_error *err)
 
 enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
 
-/* How long one request may take. "At once" still leaves a far server the time to answer, and so
-   does a limit of 50 ms: such limits are about other holders of the key, not about the server. */
+/* Returns how long one request may take. Even with -n, or a limit of 50 ms, a far server gets the
+   time to answer: such limits are for other holders of the key, not for the server. */
 static int64_t request_ms(int64_t wait_ms)
 {
     int64_t ms = !wait_ms ? QUICK_MS : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms : USUAL_MS;
     return ms < LEAST_MS ? LEAST_MS : ms;
 }
 
-/* The store is open: tells which it is, if that is asked for. */
+/* Prints which store was opened, if -v asks for that. */
 static int opened(hf *store)
 {
     if (store_told) say("the store is %s (%s)", hf_store_url(store), store_from);
@@ -178,7 +179,7 @@ static int opened(hf *store)
     return 0;
 }
 
-/* The store can't be opened: says for what it was to be, why not, and what is so then. */
+/* Prints that the store can't be opened: for what, why, and what the state is. */
 static int not_opened(const hf_error *err)
 {
     say("%s: %s%s%s", command_about, err->text, command_undone ? "; " : "",
@@ -187,7 +188,8 @@ static int not_opened(const hf_error *err)
     return hf_code_exit_status(err->code);
 }
 
-/* 0 or why not, which has been said; but for -1: the default store isn't there. */
+/* Opens the store. Returns 0; -1: the default store doesn't exist; or the exit status, with the
+   reason printed. */
 static int open_with(unsigned flags, hf **ret)
 {
     hf_open_options o = HF_OPEN_OPTIONS_INIT;

@@ -49,7 +49,7 @@ static int read_process(pid_t pid, struct process *ret)
     return 0;
 }
 
-/* Every process there is; NULL: /proc can't be read. */
+/* Returns all processes; NULL: /proc can't be read. */
 static struct process *read_all(size_t *ret_n)
 {
     struct process *all = NULL;
@@ -97,8 +97,8 @@ void tree_init(struct tree *t, pid_t pid)
     t->session = getsid(0);
 }
 
-/* The group and session of the main process may have changed since; once it is gone, they are what
-   they were last. */
+/* Notes the group and the session of the main process, which may change. After its end the last
+   ones count. */
 static void learn(struct tree *t, const struct process *all, size_t n)
 {
     for (size_t i = 0; !t->reaped && i < n; i++)

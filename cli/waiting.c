@@ -20,8 +20,9 @@ void owner_mark(const char *owner, char *to, size_t cap)
     snprintf(to, cap, ":%016llx", (unsigned long long)hf_key_hash(owner, strlen(owner)));
 }
 
-/* Is the grant in the list? Others may have its token, on another key or store, but not its owner,
-   too: behind a token stands his mark, or it is that of `owner`, if he is known. */
+/* Returns 1 if the grant is in the list. A grant of another key or store may have the same token,
+   but not the same owner, too. So the mark of its owner must follow the token, or the token must be
+   of `owner`, if that is known. */
 static int listed(const char *list, const char *owner, const hf_party_info *p)
 {
     char mark[20], *end;
@@ -78,7 +79,7 @@ static struct {
     const struct want *want;
 } line = {.stop_fd = -1};
 
-/* What a narrow terminal has no room for is at the end. */
+/* Shows the line. Its least important part is at the end, where a narrow terminal cuts it. */
 static void show_line(void)
 {
     struct looking l = {.note = line.want->note};

@@ -38,7 +38,7 @@ static void print_change(FILE *to, const hf_info *info)
     putc('\n', to);
 }
 
-/* The output of a watch that has nothing to write for long: 0, or why nothing can be written. */
+/* Checks the output while there is nothing to write. Returns 0, or why nothing can be written. */
 static int output_error(void)
 {
     struct pollfd out = {STDOUT_FILENO, 0, 0};
@@ -46,7 +46,7 @@ static int output_error(void)
     return out.revents & POLLNVAL ? EBADF : out.revents & POLLERR ? EPIPE : 0;
 }
 
-/* Each line is written at once: a reader is to know now. */
+/* Writes one line, at once. */
 static void tell(struct watching *w, const hf_info *info)
 {
     char *line = w->o->json ? json_info(info) : NULL;
@@ -71,8 +71,8 @@ static int see(void *arg, const hf_info *info)
     return w->broken;
 }
 
-/* A look failed. 0: the next one may succeed: a store that has answered once may be away for a
-   while without ending the watch. */
+/* Judges a look that has failed. Returns 0 if the watch goes on: a store that has answered once may
+   be away for a while. */
 static int look_failed(void *arg, const hf_error *why)
 {
     struct watching *w = arg;
@@ -87,8 +87,8 @@ static int look_failed(void *arg, const hf_error *why)
     return 0;
 }
 
-/* Waits until the default store exists, which the first lock makes. 0, with the store, or NULL if
-   the watch is over. */
+/* Waits until the default store exists, which the first lock makes. Returns 0 with the store, or
+   with NULL if the watch is over. */
 static int await_store(struct watching *w)
 {
     enum { LOOK_US = 250000 };
@@ -100,7 +100,7 @@ static int await_store(struct watching *w)
     return status;
 }
 
-/* Until something is wrong: it is only interrupted. */
+/* Watches until something fails; otherwise only a signal ends it. */
 static void watch(void *arg)
 {
     struct watching *w = arg;
@@ -117,7 +117,8 @@ static void watch(void *arg)
     }
 }
 
-/* A store that doesn't answer and a reader that takes nothing hold up a thread, and no signal. */
+/* Runs the watch in a thread of its own, so that signals work even if the store doesn't answer or
+   the reader takes nothing. */
 int watch_command(const struct command *self, int argc, char **argv)
 {
     static struct options o;
