@@ -31,8 +31,8 @@ int hf__party_ended(hf *h, const hf_party *p, struct hf_time now)
     return hf__validity_at(p->expires_us, now) == HF_GRANT_OVER || hf__port_dead(&h->port, p);
 }
 
-/* How long the session of a holder lives, where that is its end. Asked once for many that share it.
-   If the store doesn't say, nothing is said. */
+/* Shows how long the session of a holder lives, if the hold ends with the session. The store is
+   asked once for many holders of a session. If it doesn't answer, nothing is shown. */
 static void show_left(hf *h, const hf_party *p, hf_party_info *to)
 {
     int64_t now = hf__local_us(), left_ms = HF_FOREVER;

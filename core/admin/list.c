@@ -20,8 +20,8 @@ int hf__list_one(void *arg, const hf_rowkey *key, hf_row *row)
     return rc != 0;
 }
 
-/* What a row says depends on the clock, which the store tells with its replies: here the first
-   reply is a row already. Asks for some other before. */
+/* Reads some row first, to learn the store's clock: what a listed row says depends on the clock,
+   which the store sends with its replies. */
 static int learn_clock(hf *h, hf_error *err)
 {
     hf_rowkey any;
@@ -34,7 +34,7 @@ static int learn_clock(hf *h, hf_error *err)
     return rc == HF_CORRUPT ? 0 : rc; /* a read of that key tells it */
 }
 
-/* A damaged row has to say itself what is wrong with it. */
+/* Reads a damaged row alone, so that the error says what is wrong with it. */
 static int see_damaged(struct hf_scanning *s, const hf_rowkey *key)
 {
     hf_row row;
@@ -56,8 +56,7 @@ static int see_damaged(struct hf_scanning *s, const hf_rowkey *key)
     return stop;
 }
 
-/* What isn't the name of a key isn't a lock, because no caller can name it. It is other data, and
-   stays where it is. */
+/* Passes a row on, if its name is a legal key. Other names are other data, which is left alone. */
 static int see_scanned(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct hf_scanning *s = arg;

@@ -10,7 +10,7 @@
 
 enum { PRUNE_MIN_MS = 60000 };
 
-/* One event for a key, by an operator. `what`: the call, for messages. */
+/* Makes one event of an operator on a key. `what`: the call, for messages. */
 static int operate(hf *h, const char *what, const char *key, struct hf_event *ev,
                    struct hf_outcome *out, hf_error *err)
 {

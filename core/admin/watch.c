@@ -25,7 +25,7 @@ struct watching {
     int round;
 };
 
-/* What of a row people watch: holders and waiters; not each renewal. */
+/* Returns a hash of the part of a row that a watch shows: holders and waiters, without renewals. */
 static uint64_t shape_of(const hf_row *row, struct hf_time now)
 {
     uint64_t shape = hf_key_hash("", 0) + (uint64_t)row->done_us;
@@ -64,8 +64,8 @@ static void forget_seen(struct watching *w, struct seen *s)
     *s = w->seen[--w->n];
 }
 
-/* Only keys that are held or waited for are remembered: a free one that changes was told when it
-   became free, and its row may be gone by now. */
+/* Shows a row that has changed. Only keys that are held or waited for are remembered: a free key
+   was shown when it became free, and its row may be gone by now. */
 static int watch_one(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct watching *w = arg;

@@ -44,7 +44,7 @@ static uint64_t this_thread(void)
     return thread_number;
 }
 
-/* Does this grant end although its holder neither releases nor renews it? */
+/* Returns 1 if this grant ends although its holder neither releases nor renews it. */
 static int ends_by_lease(const hf_lock *l)
 {
     return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->session));
@@ -76,7 +76,8 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     }
     return 0;
 }
-/* The key's entry, with a reference, for a request `doing` that may be made. Under the mutex. */
+/* Finds the key's entry, with a reference, for a request `doing`, and checks that the request may
+   be made. Under the mutex. */
 static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uint64_t thread,
                             const char *doing, struct hf_entry **ret, hf_error *err)
 {
@@ -92,9 +93,10 @@ static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uin
     return rc;
 }
 
-/* One acquire with the handle's own party, at a local store. 0: *ret; positive: not free, or it
-   would wait for a disk. Called under the mutex, so the party has HF_PARTY_AT_ONCE. Of *cur only
-   what a grant reports is valid; the rest may be left over from a conflict. */
+/* Makes one acquire with the handle's own party, on a local store. Called under the mutex, so the
+   party has HF_PARTY_AT_ONCE. In *cur only the fields that a grant reports are valid; the rest may
+   be left over from a conflict.
+   Returns: 0, with *ret; positive: the key isn't free, or the request would wait for a disk. */
 static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
@@ -118,7 +120,8 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     return rc;
 }
 
-/* One look at the store, outside the local queue. Under the mutex, dropped. */
+/* Makes one look at the store, outside the local queue. Called with the mutex, which is released
+   during the look. */
 static void try_beside(hf *h, struct hf_wait *w)
 {
     h->callers++;
@@ -144,8 +147,8 @@ static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
     return hf__no_thread(w->e->text, err);
 }
 
-/* What acquire_now doesn't grant: a wait, driven by this thread until it is over. Takes over the
-   entry's reference. Under the mutex, dropped. */
+/* Acquires by a wait what acquire_now hasn't granted. This thread drives the wait until it is over.
+   Takes over the entry's reference. Called with the mutex, which is released while it waits. */
 static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
                                    hf_lock **ret, hf_once *once, hf_error *err)
 {
@@ -307,8 +310,9 @@ int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
 }
 
-/* Has the callback returned? The handle may be closed at any moment then; but its memory and its
-   mutex last until hf_wait_free: a thread that saw the result missing may still come to them. */
+/* Returns 1 if the callback has returned. From then on the handle may be closed at any moment. But
+   its memory and its mutex last until hf_wait_free, because a thread that has seen no result yet
+   may still use them. */
 static int is_done(const hf_wait *w)
 {
     return __atomic_load_n(&w->callback_done, __ATOMIC_ACQUIRE);

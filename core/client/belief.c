@@ -7,7 +7,7 @@
 #include "os.h"
 #include "validity.h"
 
-/* Until when its holder may believe, by the local clock. It has a session. */
+/* Returns the local time until which the holder of a lock with a session may believe. */
 int64_t hf__session_until(const hf_lock *l)
 {
     int64_t until = l->session->gone ? 0 : l->session->until_us;
@@ -21,7 +21,7 @@ struct hf_moment hf__moment(hf *h)
     return (struct hf_moment){hf__local_us(), hf__port_now(&h->port)};
 }
 
-/* NULL: the clocks are read where they are needed, for many locks need neither. */
+/* Returns the local time of `now`. NULL: reads the clock, which many locks don't need. */
 static int64_t local_us(const struct hf_moment *now)
 {
     return now ? now->local_us : hf__local_us();

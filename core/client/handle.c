@@ -33,7 +33,7 @@ int hf__dead(const char *what, hf_error *err)
 
 /* ---- the party of this handle ---- */
 
-/* name=value with what would break the line apart percent-encoded. */
+/* Appends name=value; characters that would break the line apart are percent-encoded. */
 static void add_field(char *to, size_t cap, const char *name, const char *value)
 {
     size_t n = strlen(to);
@@ -120,7 +120,8 @@ static int open_port(struct hf_port *port, const struct hf_asked *asked, hf_erro
     return rc;
 }
 
-/* What is asked for, checked and with a URL that stays the same wherever the process goes. */
+/* Checks the options of open. The URL becomes one that names the same store from any working
+   directory. */
 static int read_asked(struct hf_asked *to, const char *url, const hf_open_options *o, hf_error *err)
 {
     const char *owner = o ? o->owner : NULL, *note = o ? o->note : NULL;
@@ -189,7 +190,7 @@ void hf__destroy(hf *h)
     hf__unref(h);
 }
 
-/* A handle that nothing was done with yet: all that doesn't outlive a fork. */
+/* Sets the fields of a new handle that don't outlive a fork. */
 static void begin(hf *h, struct hf_entry **table)
 {
     memset(h, 0, offsetof(hf, safe_url));
@@ -264,9 +265,9 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
 
 /* ---- after a fork ---- */
 
-/* Of the parent's handle nothing is used or freed: its mutexes may be locked by threads that don't
-   exist here, and its connections are the parent's, to whose server the child mustn't send
-   anything. The parent's locks and waits go on pointing to what was theirs. */
+/* Opens the store anew in the child of a fork. Nothing of the parent's handle is used or freed: its
+   mutexes may be locked by threads that don't exist here, and the child must not send anything on
+   the parent's connections. The parent's locks and waits go on pointing to what was theirs. */
 static int reopen(hf *h, const char *what, hf_error *err)
 {
     struct hf_port port = {0};

@@ -33,7 +33,7 @@ struct hf_known_row {
 
 static size_t texts(const hf_party *p) { return (size_t)p->owner_len + p->note_len + 2; }
 
-/* The sum, which is not finished once it is above `most`. */
+/* Returns the size of a copy of the row, or a number above `most` if it is larger than that. */
 static size_t size_of(const hf_row *row, size_t most)
 {
     size_t n = row->done_us ? (size_t)row->result_len + row->done_by_len + 2 : 0;
@@ -152,7 +152,8 @@ void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
     h->last_row.us = hf__local_us();
 }
 
-/* Not for a request that its caller names: it may be in the row. */
+/* Uses the last-row cache for a wait, except for a request id that the caller names: that may be in
+   the stored row. */
 int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row)
 {
     hf *h = w->h;

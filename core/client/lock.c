@@ -55,15 +55,16 @@ void hf__lock_free(hf_lock *l)
 
 /* ---- the grant ---- */
 
-/* Does the row hold this grant and nothing else? A later grant's token is something else: a
-   blind write must not take it back. Rev 0: the rest of it isn't known. */
+/* Returns 1 if the row has this grant and nothing else. The token of a later grant counts as
+   something else, because a blind write must not lower it. Rev 0: the rest of the row isn't
+   known. */
 static uint8_t is_plain(const hf_row *row, uint64_t token)
 {
     return row->rev && row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
 }
 
-/* Every field of its own (the others are the caller's to set) one by one: a memset of this size
-   takes as long as half of an acquisition. */
+/* Sets the lock's fields one by one; the caller sets the others. A memset of this size takes half
+   as long as an acquisition. */
 static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
 {
     l->forks = hf__forks;
@@ -91,7 +92,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->mode = p->mode;
 }
 
-/* Renewed when a third of the lease, or of what is left of it, is over. */
+/* Plans the renewal for when a third of the lease, or of what is left of it, is over. */
 void hf__plan_renewal(hf_lock *l)
 {
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
@@ -114,15 +115,15 @@ HF_COLD int hf__lock_more(hf *h)
     return 0;
 }
 
-/* The row as it is now stored, for the next renewal, which then needs no read. Not where the store
-   changes it in place, nor where a read says more than the row (which parties are dead). */
+/* Keeps a copy of the stored row, so that the next renewal needs no read. Not on stores that change
+   rows in place, nor where a read shows more than the row (which parties are dead). */
 static void keep_row(hf_lock *l, const hf_row *row)
 {
     if (l->h->port.caps.local || l->h->port.caps.sessions) return;
     hf__keep_row(&l->row, row, HF_KEPT_BY_LOCK);
 }
 
-/* What a grant has that ends by time, or that was waited for. */
+/* Sets the fields of a grant that ends by time, or that was waited for. */
 static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row *row,
                                     const struct hf_wait *w)
 {
@@ -154,8 +155,8 @@ static HF_COLD hf_lock *new_with_memory(hf *h, struct hf_entry *e, const hf_part
     return hf__lock_more(h) ? NULL : hf__lock_new(h, e, p, row, w);
 }
 
-/* A lock for the grant of `p` in `row` (which is the row as stored). The entry's reference of the
-   caller goes over to it. NULL: out of memory. Called under the mutex. */
+/* Returns a lock for the grant of `p` in the stored row `row`. The lock takes over the caller's
+   reference to the entry. NULL: out of memory. Called under the mutex. */
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
                       const struct hf_wait *w)
 {
@@ -176,7 +177,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     return w || p->lease_ms ? set_up_more(l, p, row, w) : l;
 }
 
-/* What a row says of the grant after it was written. */
+/* Notes what the stored row says of the grant. */
 void hf__note_row(hf_lock *l, const hf_row *row)
 {
     int64_t at = hf__find_token(row, l->token);

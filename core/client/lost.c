@@ -111,7 +111,7 @@ void hf__note_no_answer(hf_lock *l)
     hf__error_keep(&l->why, &why);
 }
 
-/* "5 s", "1.5 s" */
+/* Writes a time as "5 s" or "1.5 s". */
 static const char *seconds(int64_t ms, char *to, size_t cap)
 {
     ms = (ms + 99) / 100 * 100;
@@ -129,7 +129,7 @@ const hf_error *hf__cause(const hf_lock *l)
     return l->pending_session ? l->pending_session->why : NULL;
 }
 
-/* Is it over by time, noticed or not? */
+/* Returns 1 if the grant has ended by time, whether or not that was noticed. */
 static int ran_out(const hf_lock *l)
 {
     return l->lost ? l->lost_by == HF_BY_TIME : hf__time_is_over(l);
@@ -170,7 +170,7 @@ int hf__lost_error(const hf_lock *l, const char *what, hf_error *err)
                    what, l->e->text, token);
 }
 
-/* What the store may do with a grant that it wasn't made to give back. */
+/* Writes until when the key may stay held if its release wasn't confirmed. */
 static void until_when(const hf_lock *l, char *to, size_t cap)
 {
     char lease[32];
@@ -192,7 +192,8 @@ static void until_when(const hf_lock *l, char *to, size_t cap)
         snprintf(to, cap, "the lock may stay held until this process ends");
 }
 
-/* The error becomes "WHAT 'KEY': as it was; STATE". A long cause is cut, not the state. */
+/* Makes the error "WHAT 'KEY': the error as it was; STATE". If the text is too long, the error is
+   cut, not the state. */
 static void add_state(const hf_lock *l, const char *what, const char *state, hf_error *err)
 {
     char why[HF_TEXT_CAP];

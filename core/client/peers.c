@@ -32,7 +32,7 @@ static int grow(struct hf_peers *all)
     return 0;
 }
 
-/* NULL: out of memory. */
+/* Returns the peer of this session, made if it is missing. NULL: out of memory. */
 static struct hf_peer *peer_of(struct hf_peers *all, uint64_t session)
 {
     if (all->n >= all->buckets && grow(all) && !all->buckets) return NULL;
@@ -77,7 +77,7 @@ static int depends_on(const struct hf_wait *w, uint64_t session)
     return 0;
 }
 
-/* 0, or HF_NOMEM. */
+/* Notes that the wait depends on this session. Returns 0 or HF_NOMEM. */
 static int depend_on(struct hf_wait *w, uint64_t session)
 {
     struct hf_peer *p = peer_of(&w->h->peers, session);

@@ -57,8 +57,8 @@ static int release_instantly(hf_lock *l)
     return port->drv->replace(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
 }
 
-/* The same where the store may block. HF_CONFLICT: it wasn't; if *ret_known, *cur is the row.
-   HF_UNKNOWN: it may have been. */
+/* As release_instantly, where the store may block. Returns: 0; HF_CONFLICT: not released, and if
+ *ret_known, *cur is the row; HF_UNKNOWN: it may be released. */
 static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
@@ -98,7 +98,7 @@ static struct asked ask_now(const hf_lock *l)
     return (struct asked){hf__believed(l) ? BELIEVED : perhaps, hf__local_us()};
 }
 
-/* The store's time at that moment, or an earlier one. */
+/* Returns the store's time when the release was asked for, or an earlier one. */
 static int64_t asked_store_us(const hf_lock *l, const struct asked *asked)
 {
     return hf__port_now(&l->h->port).lo_us - (hf__local_us() - asked->local_us);
@@ -120,14 +120,14 @@ static int ended_by_time(const hf_lock *l, const hf_row *row, const struct asked
     return l->mode != HF_EXCLUSIVE || row->token <= l->token || (int64_t)row->token >= sure_us;
 }
 
-/* Has the store said that it is over, though its time isn't? */
+/* Returns 1 if the store has ended the grant before its time. */
 static int broken(const hf_lock *l)
 {
     return l->lost && l->lost_by == HF_BY_STORE && !hf__time_is_over(l);
 }
 
-/* A holder that believed when it asked for the release has held for long enough: a release that
-   takes longer than the lease loses nothing. Returns 0, HF_LOST, or why it isn't done. */
+/* Releases by the step. If the holder believed when it asked for the release, a release that takes
+   longer than the lease is no loss. Returns 0, HF_LOST, or the store's error. */
 static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked, hf_row *row,
                            int known, hf_error *err)
 {
@@ -165,8 +165,8 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     return hf__lost_error(l, "release", err);
 }
 
-/* The release of a grant that lasts as long as this process is tried again in the background:
-   without it the key would stay held. */
+/* Keeps the lock, so that its release is tried again in the background. The grant lasts as long as
+   this process, so otherwise the key would stay held. */
 static void keep_trying(hf_lock *l)
 {
     l->pending_release = 1;
@@ -241,7 +241,7 @@ void hf_release_scope(hf_lock **lock)
 
 /* ---- the end of an event ---- */
 
-/* Nothing is marked, and the lock is released. Returns HF_INVALID. */
+/* Refuses to mark the event, and releases the lock. Returns HF_INVALID. */
 static int refuse(hf_lock *l, const char *why, hf_error *err)
 {
     char key[HF_KEY_CAP];

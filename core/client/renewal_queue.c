@@ -14,7 +14,7 @@ int hf__renewable(const hf_lock *l)
            (l->pending_release || (!l->lost && !l->releasing));
 }
 
-/* In which of them is it? They are told apart by what the node is in; none has more than one. */
+/* Returns the queue that the lock is in; it is in one at most. */
 static struct hf_deadlines *where(hf_lock *l)
 {
     struct hf_renewals *r = &l->h->renewals;

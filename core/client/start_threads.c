@@ -80,7 +80,8 @@ int hf__need_renewer(hf *h, hf_error *err)
     return hf__start_thread(h, &h->renewer_runs, &h->renewer, h->above->renewer, err);
 }
 
-/* An acquire and release in a loop must not wake a thread each time. */
+/* Plans the lock's renewal. Wakes the renewer only if that is before its next look, so that an
+   acquire and release in a loop don't wake a thread each time. */
 void hf__kick_renewer(hf_lock *l)
 {
     hf *h = l->h;

@@ -22,7 +22,7 @@
 
 /* ---- its beginning ---- */
 
-/* The party of a request with these options. */
+/* Fills in the party of a request with these options. */
 static void fill_party(hf *h, const hf_options *o, hf_party *p)
 {
     hf_party_copy(p, &h->party);
@@ -118,8 +118,8 @@ static void at_store_add(hf *h, struct hf_wait *w)
     hf__schedule(w);
 }
 
-/* Is this a request that holds, asked again? It is granted at once, and mustn't stand behind the
-   waits for its end. */
+/* Returns 1 if this request holds the key already, and is repeated. It is granted at once, so it
+   must not stand behind the waits for its own end. */
 static int holds_already(const struct hf_wait *w)
 {
     for (const hf_lock *l = w->named ? w->e->locks : NULL; l; l = l->next)
@@ -198,8 +198,8 @@ void hf__wait_finish(struct hf_wait *w)
 
 /* ---- the thread of the caller ---- */
 
-/* The caller's thread drives its own wait, and sleeps at a wakeup of the store's. Under the mutex,
-   dropped. */
+/* Drives a wait by its caller's thread, which sleeps on a wakeup of the store. Called with the
+   mutex, which is released meanwhile. */
 static void drive_by_wakeup(hf *h, struct hf_wait *w)
 {
     const hf_local_ops *local = h->port.caps.local;

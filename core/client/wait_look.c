@@ -23,8 +23,8 @@ static const int64_t AWAY_CAP_US = 15000000;
 
 /* ---- what ends a wait ---- */
 
-/* If the store failed while the limit passed, no holder was the reason: what the store said is the
-   result. */
+/* Sets the result of a wait that has given up. If the store failed while the limit passed, no
+   holder was the reason, so the store's error is the result. */
 static void say_given_up(struct hf_wait *w, int code)
 {
     int failed = code == HF_TIMEOUT && w->why, why = failed ? w->why->code : 0;
@@ -102,10 +102,11 @@ static struct hf_event event_of(struct hf_wait *w)
 
 /* ---- the last look ---- */
 
-/* The wait's limit has passed; this look may come late, because other waits had to look. If the key
-   was granted to it meanwhile, or is free, the wait takes it; else its request is withdrawn. Where
-   the store may block, a wait outside the queue has nothing to withdraw, and doesn't ask.
-   Returns 1: it is over. */
+/* Ends a wait whose limit has passed; this look may come late, because other waits had to look
+   first. If the key was granted meanwhile, or is free, the wait takes it; otherwise its request is
+   withdrawn. Where the store may block, a wait outside the queue has nothing to withdraw, so it
+   doesn't ask.
+   Returns 1 if the wait is over. */
 static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
 {
     hf *h = w->h;

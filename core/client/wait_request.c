@@ -33,7 +33,7 @@ static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* The session to hold with, or the one to stand in the queue with. */
+/* Sets the session with which the request will hold or, if `stands`, wait in the queue. */
 static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *err)
 {
     hf *h = w->h;
@@ -79,8 +79,8 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
 
 /* ---- one request for all of it, where the store can ---- */
 
-/* Is this a request that the store may decide by itself? Not one that begins an event, or needs a
-   session of its own; nor where the row can be changed in place. */
+/* Returns 1 if the store may decide this request by itself: one that begins no event and needs no
+   session of its own, on a store that doesn't change rows in place. */
 static int may_acquire(const struct hf_wait *w)
 {
     const struct hf_port *port = &w->h->port;
@@ -88,24 +88,25 @@ static int may_acquire(const struct hf_wait *w)
            w->state != HF_WAIT_QUEUED && !port->caps.local && !port->caps.sessions;
 }
 
-/* How many may wait in the row if the store appends the request; 0: it mustn't. */
+/* Returns how many waiters the row may have if the store appends the request; 0: the store must not
+   append it. */
 static uint32_t may_queue(const struct hf_wait *w, const struct hf_event *ev)
 {
     int asks = ev->kind == HF_EV_ENQUEUE && may_acquire(w);
     return asks && !w->h->port.caps.liveness ? ev->queue_cap : 0;
 }
 
-/* Is the queue full, by the row of a refusal? Not for a request that an earlier sending, of which
-   the reply was lost, has put there. */
+/* Returns 1 if the row of a refusal shows a full queue, and the request isn't in that queue: an
+   earlier attempt whose reply was lost may have put it there. */
 static int is_full(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
 {
     return row->n_holders && row->n_queue >= ev->queue_cap && hf__find_id(row, w->party.id) < 0;
 }
 
-/* The driver's `acquire`. It is sent again as long as its reply is lost: the repetition finds what
-   the first one did, or does it.
-   Returns: 0: granted, or in line (*out); HF_CONFLICT: the row has to be stepped; else the error.
- */
+/* Calls the driver's `acquire`, again and again while its reply is lost: a repetition finds the
+   effect of the first attempt, or has the effect itself.
+   Returns: 0: granted, or in the queue (*out); HF_CONFLICT: the row needs a step; otherwise the
+   error. */
 static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, hf_row *row,
                                   int64_t until, struct hf_outcome *out, hf_error *err)
 {
@@ -123,8 +124,8 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
     }
 }
 
-/* The row that this handle has left behind, free or given on, where a write upon it needs no read
-   before. 1: it is in *row. */
+/* Copies the row that this handle's last release has written, so that the next write needs no read.
+   Returns 1 if there is one. */
 static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;

@@ -25,7 +25,7 @@ enum { NOTIFIED_POLL_MS = 5000, NOTIFIED_POLL_MOST_MS = 300000, NOTIFIED_SHARE =
 static const int64_t NOTIFIED_TICK_US = 100000;
 enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
 
-/* Between three quarters and five quarters of it. */
+/* Returns a random time between three quarters and five quarters of `ms`. */
 static int64_t about_us(uint32_t ms)
 {
     uint32_t r;
@@ -35,7 +35,7 @@ static int64_t about_us(uint32_t ms)
 
 int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
 
-/* Under the mutex. */
+/* Returns how long a wait with a subscription sleeps at most. Under the mutex. */
 static int64_t notified_poll_us(const hf *h)
 {
     int64_t ms = h->n_at_store * h->look_takes_us * NOTIFIED_SHARE / 1000;
@@ -135,15 +135,16 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* On a local store the expiry monitor sees deaths, and notifies the waits that they concern. */
+/* Returns 1 if the party is known to be dead. On a local store the expiry monitor sees deaths, and
+   notifies the waits that depend on them. */
 static int is_dead(struct hf_wait *w, const hf_party *p)
 {
     if (w->h->port.caps.local) return (p->flags & HF_PARTY_DEAD) != 0;
     return hf__port_dead(&w->h->port, p);
 }
 
-/* Are all holders dead, and the first waiter, too? A waiter behind it may not be notified of that.
- */
+/* Returns 1 if all holders are dead, and the first waiter, too. A waiter behind it may not be
+   notified of that. */
 static int is_stuck(struct hf_wait *w, const hf_row *row)
 {
     for (uint32_t i = 0; i < row->n_holders; i++)
@@ -151,7 +152,8 @@ static int is_stuck(struct hf_wait *w, const hf_row *row)
     return is_dead(w, &row->party[row->n_holders]);
 }
 
-/* A waiter behind the first one lets those ahead of it act first. */
+/* Returns 1 if the wait has nothing to do. A waiter behind the first one lets those ahead of it act
+   first. */
 int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
 {
     int64_t at = hf__find_id(row, w->party.id);

@@ -140,8 +140,9 @@ static const char *party_wrong(const hf_row *row, uint32_t i)
     return NULL;
 }
 
-/* May these holders hold together? What hf__step admits: all exclusive ones alone, all others of
-   one mode, and no more than the smallest limit. */
+/* Checks that these holders may hold together, as hf__step admits them: an exclusive one alone,
+   otherwise all of one mode, and no more than the smallest limit. Returns NULL, or what is
+   wrong. */
 static const char *holders_wrong(const hf_row *row)
 {
     for (uint32_t i = 0; row->n_holders > 1 && i < row->n_holders; i++) {
@@ -156,7 +157,7 @@ static const char *holders_wrong(const hf_row *row)
 
 enum { FEW_PARTIES = 8, FILTER_BITS = 1 << 15 };
 
-/* Is the id that of one of the first n parties? */
+/* Returns 1 if one of the first n parties has this id. */
 static int has_id(const hf_row *row, uint32_t n, const uint8_t id[16])
 {
     for (uint32_t i = 0; i < n; i++)
@@ -166,8 +167,8 @@ static int has_id(const hf_row *row, uint32_t n, const uint8_t id[16])
 
 static int has_id_before(const hf_row *row, uint32_t i) { return has_id(row, i, row->party[i].id); }
 
-/* Do two parties have one request id? A row may have thousands of waiters, so a party is compared
-   with those before it only if its hash has been seen. */
+/* Returns 1 if two parties have the same request id. A row may have thousands of waiters, so a
+   party is compared with those before it only if its hash was seen before. */
 static int has_twins(const hf_row *row)
 {
     uint64_t seen[FILTER_BITS / 64], half[2];
@@ -228,8 +229,8 @@ void hf__row_taken(hf_row *cur, const hf_party *party)
     memset(cur->last_id, 0, sizeof cur->last_id);
 }
 
-/* Would hf__step append it, and change nothing else? One exclusive holder admits no other, whatever
-   the waiters ask for. */
+/* Returns 1 if hf__step would append the party and change nothing else: one exclusive holder admits
+   no other, whatever the waiters ask for. */
 static int may_append(const hf_row *row, const hf_party *party, uint32_t may_queue,
                       int64_t clock_us)
 {

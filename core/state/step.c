@@ -96,7 +96,7 @@ static void remove_party(struct ctx *c, uint32_t i)
     c->changed = 1;
 }
 
-/* Do the present holders leave a place for one that asks for `p`? */
+/* Returns 1 if the present holders leave a place for `p`. */
 static int admits(const struct ctx *c, const hf_party *p)
 {
     const hf_row *row = c->row;
@@ -115,9 +115,9 @@ static int64_t end_of(const struct hf_event *ev, uint32_t lease_ms)
     return lease_ms && !ev->timeless ? ev->now.lo_us + (int64_t)lease_ms * 1000 : 0;
 }
 
-/* The waiter of a handover can't look at the clock first. So its claim timeout counts from the
-   latest reading (hi): nothing of it is lost if the releasing client knows the clock badly. At most
-   twice the claim timeout. */
+/* Returns the end of a handover's claim timeout, which counts from the latest reading of the clock
+   (hi): the waiter loses nothing of it if the releasing client knows the clock badly. It is at most
+   twice as long as the claim timeout. */
 static int64_t claim_end_of(const struct hf_event *ev, uint32_t claim_ms)
 {
     int64_t end = end_of(ev, claim_ms), doubt = ev->now.hi_us - ev->now.lo_us;
@@ -125,14 +125,15 @@ static int64_t claim_end_of(const struct hf_event *ev, uint32_t claim_ms)
     return end ? end + (doubt < most ? doubt : most) : 0;
 }
 
-/* A detached hold outlives its process; without a clock it has a session of its own for that. */
+/* Takes the process's session out of a detached hold, which outlives its process. Without a clock
+   such a hold has a session of its own. */
 static void untie(const struct ctx *c, hf_party *p)
 {
     if (p->flags == HF_PARTY_DETACHED && !c->ev->timeless) p->session = 0;
 }
 
-/* The party at the end of the holders (just admitted) holds from now on, until the store's clock
-   says `expires_us`. */
+/* Makes the party at the end of the holders (just admitted) a holder until expires_us of the
+   store's clock. */
 static void grant(struct ctx *c, hf_party *p, int64_t expires_us, unsigned flags)
 {
     p->token = c->base + c->grants++;
@@ -145,7 +146,7 @@ static void grant(struct ctx *c, hf_party *p, int64_t expires_us, unsigned flags
     c->changed = 1;
 }
 
-/* R1, R2. */
+/* Removes what has ended, and grants free places to waiters. R1, R2. */
 static void settle(struct ctx *c)
 {
     hf_row *row = c->row;
@@ -185,7 +186,7 @@ static struct hf_outcome granted(struct ctx *c, hf_party *p)
     return (struct hf_outcome){HF_ANS_GRANTED, 0, 0, p->token};
 }
 
-/* R6: the request is in the row already, at i. */
+/* Answers a request that is in the row already, at i. R6. */
 static struct hf_outcome again(struct ctx *c, uint32_t i)
 {
     hf_party *p = &c->row->party[i];
@@ -209,7 +210,8 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     return granted(c, p);
 }
 
-/* Does the request hold, and knows? Then it was told whether its event was done when it began. */
+/* Returns 1 if the request holds, and its client knows that. Then the client also knows whether the
+   event was done when it began. */
 static int runs(const struct ctx *c, int64_t at)
 {
     const hf_party *p = at < 0 ? NULL : &c->row->party[at];
@@ -217,7 +219,7 @@ static int runs(const struct ctx *c, int64_t at)
            !hf__party_over(p, c->ev);
 }
 
-/* TRY and ENQUEUE. R3, R6. */
+/* The events TRY and ENQUEUE. R3, R6. */
 static struct hf_outcome ask(struct ctx *c)
 {
     const hf_party *p = c->ev->party;
@@ -269,7 +271,7 @@ static struct hf_outcome withdraw(struct ctx *c)
     return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
 }
 
-/* R5. */
+/* Ends a grant by its token. R5. */
 static struct hf_outcome end_grant(struct ctx *c)
 {
     const struct hf_event *ev = c->ev;
@@ -319,7 +321,8 @@ static struct hf_outcome renew(struct ctx *c)
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
 }
 
-/* Whether the key is held or not: a run that goes on may mark its event anew. */
+/* Removes the marker, whether or not the key is held: a run that goes on may mark its event
+   anew. */
 static struct hf_outcome forget_mark(struct ctx *c)
 {
     hf_row *row = c->row;
@@ -335,8 +338,8 @@ static struct hf_outcome forget_mark(struct ctx *c)
     return (struct hf_outcome){marked ? HF_ANS_OK : HF_ANS_GONE, 0, 0, 0};
 }
 
-/* What the rev of this write is at least. A row that begins may be one that was lost a moment ago.
-   Its grants went by clocks as this one is, so no token of it is above the latest reading. */
+/* Returns the least rev of this write. A row that begins may be one that was lost a moment ago. Its
+   tokens came from the same clock, so none of them is above the latest reading. */
 static int64_t rev_floor(const hf_row *row, const struct hf_event *ev)
 {
     int begins = !row->rev && !ev->timeless && ev->now.hi_us < HF_CLOCK_UNKNOWN;

@@ -24,7 +24,7 @@ struct dead {
     size_t n;
 };
 
-/* 1: known to be dead (and noted). */
+/* Asks the driver whether the party is dead. Returns 1 if it is; then that is noted. */
 static int probe(struct hf_port *port, const hf_party *p, struct dead *dead)
 {
     for (size_t i = 0; p->session && i < dead->n; i++)
@@ -70,15 +70,16 @@ int hf__cas_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
     return rc < 0 && *mine ? HF_UNKNOWN : rc;
 }
 
-/* Nothing was sent for want of memory; by now, that is: a write before may have landed. */
+/* Returns the error if there was no memory to send a write. `mine`: an earlier write may have
+   landed, so the outcome is unknown. */
 static int no_memory(const hf_rowkey *key, int mine, hf_error *err)
 {
     int rc = mine ? HF_UNKNOWN : HF_NOMEM;
     return hf_fail(err, rc, 0, "step '%s': out of memory", key->text);
 }
 
-/* One replace, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one,
- *mine says whether ours may have landed), or the error. */
+/* Makes one replace, again and again while its reply is lost. Returns 0; HF_CONFLICT: `row` is the
+   current one, and *mine says whether our write may have landed; or the error. */
 static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_row *next,
                      int64_t until_us, int *ret_mine, hf_error *err)
 {
@@ -91,8 +92,9 @@ static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf
     }
 }
 
-/* Did the write whose reply was lost do what the event asks, although the row has moved on since?
-   Acquiring, renewing and withdrawing say so when stepped again; the others look gone. */
+/* Sets the outcome of an event whose write was stored although its reply was lost, if the row has
+   changed since. For an acquire, a renewal or a withdrawal another step shows the outcome; for
+   other events the grant would look lost. */
 static void own_effect(const struct hf_event *ev, const hf_row *row, int64_t wrote_done_us,
                        struct hf_outcome *out)
 {
@@ -124,7 +126,8 @@ static int unbound(const struct hf_event *ev, const struct hf_outcome *out)
     return (out->answer == HF_ANS_GRANTED || out->answer == HF_ANS_ALREADY) && !ev->party->session;
 }
 
-/* It only wants to get in line: it can wait for a gap. */
+/* Returns 1 if the event would only put a request into the queue. Such a write can wait until
+   others have written. */
 static int only_wants(const struct hf_event *ev, const hf_row *row)
 {
     return ev->kind == HF_EV_ENQUEUE && hf__find_id(row, ev->party->id) < 0;
@@ -139,8 +142,8 @@ struct in_place {
     int stepped;
 };
 
-/* Under the store's lock. Deaths aren't asked for there: that takes system calls, while other
-   clients want to claim what they were granted. */
+/* Steps the row under the store's lock. It doesn't ask for deaths there, because that takes system
+   calls, and other clients wait for the lock. */
 static int step_in_place(void *arg, hf_row *row)
 {
     struct in_place *p = arg;
@@ -235,8 +238,9 @@ static int updates(const struct hf_port *port)
     return port->caps.local && port->caps.local->update;
 }
 
-/* Was the key granted to a dead waiter? Or may there be a free place that was granted to no waiter,
-   because the first waiter is dead, or a holder is (which other waiters leave to the first one)? */
+/* Returns 1 if the key was granted to a dead waiter, or if a free place may have been granted to no
+   waiter: because the first waiter is dead, or a holder is (which other waiters leave to the first
+   one). */
 static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row)
 {
     int handed = 0, gives_up = ev->kind == HF_EV_WITHDRAW;

@@ -73,12 +73,12 @@ static void be_found(void)
     if (library) dlopen(library, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-/* 0: in a program that is linked statically, dlopen loads nothing. */
+/* Returns 0 in a program that is linked statically, where dlopen loads nothing. */
 static int loads_modules(void) { return dlopen(NULL, RTLD_LAZY) != NULL; }
 
-/* dlopen says only in words, and not in errno, why it failed. Is this process short of what a
-   module takes: a descriptor, and memory for it and its libraries, with which the largest has 45
-   MiB? Returns: 0; EMFILE or ENFILE; ENOMEM. */
+/* Finds out why dlopen has failed, because dlopen gives only a text: is this process short of
+   descriptors, or of memory for the module and its libraries, of which the largest needs 45 MiB?
+   Returns: 0: neither; EMFILE or ENFILE; ENOMEM. */
 static int shortage(const char *path)
 {
     enum { ROOM = 64 << 20 };
@@ -90,7 +90,7 @@ static int shortage(const char *path)
     return sys == EMFILE || sys == ENFILE || sys == ENOMEM ? sys : 0;
 }
 
-/* Under the lock. */
+/* Loads the driver of a scheme from this file. NULL: *err says why. Under the lock. */
 static const hf_driver *load(const char *scheme, const char *path, hf_error *err)
 {
     for (const struct loaded *l = loaded; l; l = l->next)
@@ -156,7 +156,7 @@ static void not_found(const char *scheme, const struct hf_module_dirs *d, hf_err
 static void before_fork(void) { pthread_mutex_lock(&loading); }
 static void after_fork(void) { pthread_mutex_unlock(&loading); }
 
-/* A child of fork may load drivers, too. */
+/* Lets the child of a fork load drivers, too. */
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 const hf_driver *hf__driver(const char *scheme, hf_error *err)
@@ -183,7 +183,7 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
     return drv;
 }
 
-/* What a driver says of itself that can't be. */
+/* Returns what is contradictory in the driver's caps, or NULL. */
 static const char *contradiction(const hf_caps *c)
 {
     if (c->local && c->sessions) return "it has both a local clock and none for leases";
@@ -211,7 +211,7 @@ int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_m
     return why ? hf_fail(err, HF_INVALID, 0, "driver '%s': %s", drv->name, why) : rc;
 }
 
-/* The scheme in a module's file name; 0: it isn't one. */
+/* Reads the scheme from a module's file name. Returns 0 if it isn't one. */
 static int module_scheme(const char *file, char ret[SCHEME_CAP])
 {
     size_t head = sizeof HF_MODULE_HEAD - 1, tail = sizeof HF_MODULE_TAIL - 1, n = strlen(file);

@@ -68,8 +68,9 @@ const char *hf__own_library(void)
     return own.path;
 }
 
-/* Where this library is. 0: in a program, whose directory it is then; none if that is a set-user-id
-   one, because its caller may have given it another place by a hard link. */
+/* Finds the directory of this library. Returns 0 if the library is linked into a program: then the
+   directory is the program's. A set-user-id program has none, because its caller may have given it
+   another place by a hard link. */
 static int own_dir(char to[HF_MODULE_PATH])
 {
     const char *library = hf__own_library();
@@ -91,14 +92,15 @@ static void add_dir(struct hf_module_dirs *d, int i, const char *base, const cha
         if (!strcmp(d->dir[other], d->dir[i])) d->dir[i][0] = 0;
 }
 
-/* Where anybody may put files, what is found is anybody's. */
+/* Returns 1 if anybody may put files into the directory, so that modules in it can't be trusted. */
 static int open_to_all(const char *dir)
 {
     struct stat s;
     return stat(*dir ? dir : "/", &s) || s.st_mode & S_IWOTH;
 }
 
-/* Is this the root of a build by Meson that belongs to whom its folder with the program does? */
+/* Returns 1 if this is the root of a Meson build, and has the same owner as its folder with the
+   program. */
 static int is_build(const char *root, const char *program_dir)
 {
     static const char *const parts[] = {"", "/build.ninja", "/meson-info"};

@@ -66,7 +66,8 @@ void hf__port_unlock(struct hf_port *port)
     if (serialized(port)) pthread_mutex_unlock(&port->serial);
 }
 
-/* Around each request: the local time before it, the serialization, the count. */
+/* Begins a request: counts it, and locks the driver if its calls are serialized. Returns the local
+   time; 0 on a local store. */
 static int64_t begin(struct hf_port *port)
 {
     /* Relaxed: a statistic. */
@@ -76,14 +77,15 @@ static int64_t begin(struct hf_port *port)
     return hf__local_us();
 }
 
-/* Of those that were answered. Relaxed: two at the same time may count as one. */
+/* Notes how long an answered request took. Relaxed: two at the same time may count as one. */
 static void note_trip(struct hf_port *port, int64_t us)
 {
     int64_t was = hf__port_round_trip_us(port);
     __atomic_store_n(&port->round_trip_us, was ? was + (us - was) / 8 : us + 1, __ATOMIC_RELAXED);
 }
 
-/* Each of them took that long at most: they may have waited for each other. */
+/* Notes the time of several replaces. Each of them took that long at most, as they may have waited
+   for each other. */
 static void note_trip_of_many(struct hf_port *port, const hf_replace *item, size_t n, int64_t us)
 {
     size_t answered = 0;
@@ -100,7 +102,7 @@ static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
     if (clock_us) note_trip(port, hf__local_us() - sent_us);
 }
 
-/* A driver that is being written. */
+/* The error for a required operation that the driver doesn't have yet. */
 static int has_no(const struct hf_port *port, const char *operation, hf_error *err)
 {
     return hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': it has no '%s'", port->drv->name,

@@ -152,7 +152,8 @@ static const char *parse_port(struct span s, int *ret)
     return port ? NULL : "port 0";
 }
 
-/* With a zone, as in fe80::1%25eth0, too; whether it exists is for the resolver to say. */
+/* Returns 1 for an IPv6 address, also with a zone, as in fe80::1%25eth0. The resolver finds out
+   whether the zone exists. */
 static int is_ipv6(const char *host)
 {
     size_t n = strspn(host, "0123456789abcdefABCDEF:.");
@@ -166,7 +167,7 @@ static const char *check_host(const struct parts *p, const char *host)
     return strpbrk(host, "[]") && !strchr(host, ',') ? "brackets within the host" : NULL;
 }
 
-/* One name=value of the query; moves *rest beyond it. */
+/* Takes one name=value off the query `rest`. */
 static void next_pair(struct span *rest, struct span *name, struct span *value)
 {
     struct span pair = {rest->from, find(*rest, '&')};
@@ -177,8 +178,8 @@ static void next_pair(struct span *rest, struct span *name, struct span *value)
     rest->from = pair.to < rest->to ? pair.to + 1 : rest->to;
 }
 
-/* A path, or a name with an extension: "/etc/x", "./x", "client.pem". Not a word that may be a key
-   itself. */
+/* Returns 1 if the value is a path, or a name with an extension: "/etc/x", "./x", "client.pem". A
+   plain word may be a key itself. */
 static int is_file_name(const char *value)
 {
     const char *slash = strrchr(value, '/'), *dot = strrchr(slash ? slash : value, '.');
@@ -187,7 +188,8 @@ static int is_file_name(const char *value)
     return dot > value && n >= 2 && n <= 5 && !dot[1 + n];
 }
 
-/* The name of a file isn't a secret: what stands in the file is. */
+/* Returns 1 if the option's value is the name of a file: the name isn't a secret, the file's
+   content is. */
 static int names_file(const char *name, const char *raw_value, size_t len)
 {
     static const char *const either[] = {"key", "sslkey", "credentials"};
@@ -285,7 +287,8 @@ static const char *build_safe(const struct parts *p, char *to, size_t cap)
     return o.len < cap ? NULL : "it is too long";
 }
 
-/* Every value must be readable by hf_url_get, which can't say what is wrong with it. */
+/* Checks that hf_url_get can read every value, because hf_url_get can't say what is wrong with
+   one. */
 static const char *check_query(struct span query)
 {
     char scratch[sizeof((hf_url *)0)->query];
@@ -331,8 +334,8 @@ int hf_url_parse(const char *text, hf_url *ret, hf_error *err)
     return 0;
 }
 
-/* Written so that it is parsed to itself. A control character, which no URL may have, ends as a URL
-   that is refused: rather that than another path. */
+/* Writes the path so that parsing gives the same path again. A control character, which no URL may
+   have, makes a URL that is refused, rather than another path. */
 static void put_path(struct out *o, const char *path, int has_host)
 {
     for (int no_at = has_host; *path; path++) {

@@ -21,7 +21,8 @@ enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
 /* A look that the store keeps waiting says nothing about the next one. */
 enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
-/* The wait is over: tells its caller. Under the mutex, dropped around a callback. */
+/* Reports the end of a wait to its caller. Called with the mutex, which is released during a
+   callback. */
 static void conclude(hf *h, struct hf_wait *w)
 {
     w->e->key.who = NULL; /* its id goes with it; there may be no more waits of the key */
@@ -44,8 +45,8 @@ static void conclude(hf *h, struct hf_wait *w)
 
 /* ---- one look ---- */
 
-/* One look of a wait, without the mutex. Where the store may block, *takes_us becomes an average of
-   how long a look takes. As hf__wait_look. */
+/* Makes one look of a wait, as hf__wait_look, without the mutex. Where the store may block,
+ *takes_us becomes the average time of a look. */
 static int advance_timed(struct hf_wait *w, int64_t *takes_us)
 {
     if (w->h->port.caps.local) return hf__wait_look(w);
@@ -56,7 +57,7 @@ static int advance_timed(struct hf_wait *w, int64_t *takes_us)
     return over;
 }
 
-/* One look of a wait. */
+/* Makes one look of a wait, and ends the wait if it is over. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
     int was_outside = hf__backs_off(w), local = h->port.caps.local != 0;
@@ -85,7 +86,7 @@ static void advance_one(hf *h, struct hf_wait *w)
     conclude(h, w);
 }
 
-/* It stands in line behind others of this process, and has run out of time. */
+/* Ends a wait that stands behind others of this handle and whose limit has passed. */
 static void end_lined_up(hf *h, struct hf_wait *w)
 {
     w->code = w->cancel ? HF_CANCELED : w->deadline_us <= w->started_us ? HF_BUSY : HF_TIMEOUT;
@@ -99,7 +100,8 @@ static struct hf_wait *first_wait(const hf *h)
     return d ? HF_DEADLINE_OF(d, struct hf_wait, look) : NULL;
 }
 
-/* The wait that is to look now, of those that were notified the first one; NULL: none is. */
+/* Returns the wait that is to look now; among those that were notified, the first one. NULL: there
+   is none. */
 static struct hf_wait *due(hf *h)
 {
     int64_t at_us = hf__deadlines_next(&h->looks);
@@ -129,7 +131,8 @@ static void advance_due(hf *h)
 
 /* ---- the dispatcher ---- */
 
-/* Until a notification comes, or it is time. Under the mutex, dropped. */
+/* Sleeps until a notification comes, or until until_us. Called with the mutex, which is released
+   meanwhile. */
 static void sleep_until(hf *h, int64_t until_us)
 {
     hf_event_count seen = h->events;

@@ -48,8 +48,8 @@ static void look_into_store(hf *h, hf_lock *l)
     hf__let_go(l);
 }
 
-/* One lock that is due: marks it lost, reports the loss, or asks the store. Under the mutex, which
-   is dropped: other threads may then use the lock, and free it. */
+/* Handles one lock that is due: marks it lost, reports the loss, or asks the store. Called with the
+   mutex, which may be released: other threads may then use the lock, and free it. */
 static void tend_lock(hf *h, hf_lock *l, int64_t now)
 {
     if (l->pending_release) {

@@ -12,7 +12,7 @@
 
 enum { NO_THREAD_US = 1000000 };
 
-/* The session that is to be kept first; NULL: none. *ret_others: there are others. */
+/* Returns the session that is to be kept first; NULL: none. *ret_others: there are others. */
 static struct hf_session *first(const struct hf_sessions *s, int *ret_others)
 {
     struct hf_session *found = NULL;
@@ -49,7 +49,7 @@ static void *keeper(void *arg)
     return NULL;
 }
 
-/* One more, if there is room for it. */
+/* Starts one more keeper, if there is room for it. */
 static void start(struct hf_sessions *s)
 {
     struct hf_keepers *k = &s->keepers;

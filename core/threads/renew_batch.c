@@ -60,8 +60,8 @@ static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; 
 
 /* ---- before: under the mutex ---- */
 
-/* From here on it is this thread's alone. A shorter lease than the one in force may come into force
-   although its reply is lost. */
+/* Reserves the lock for this thread. A lease shorter than the one in force counts from now on,
+   because it may come into force although its reply is lost. */
 static void seize(hf_lock *l, int64_t lo_us)
 {
     int64_t end_us = lo_us + lease_us(l);
@@ -72,14 +72,15 @@ static void seize(hf_lock *l, int64_t lo_us)
     l->renewed_with = NULL;
 }
 
-/* Is it due? With `soon`: or so soon that it is made with those that are. */
+/* Returns 1 if the lock is due; with `soon`, also if it will be due so soon that it is renewed
+   together with others. */
 static int is_due(const hf_lock *l, int64_t now_us, int soon)
 {
     int early = soon && !l->unanswered && !l->claims;
     return l->renew_at_us <= now_us + (early ? lease_us(l) / SOON_PART : 0);
 }
 
-/* The other grants of the key that are due, too. */
+/* Adds the other grants of the key that are due. */
 static void add_others(struct renewal *r, const struct hf_moment *now, int soon)
 {
     hf_lock *last = r->first;
@@ -104,7 +105,8 @@ static void begin(struct renewal *r, hf_lock *l, int64_t lo_us)
     seize(l, lo_us);
 }
 
-/* Is a renewal of its key under way in another thread? Then that one's end puts it back. */
+/* Returns 1 if another thread renews a grant of the same key. At its end that thread puts this lock
+   back into the queue. */
 static int waits_for_key(hf_lock *l)
 {
     struct hf_entry *e = l->e;
@@ -130,7 +132,7 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
     return l;
 }
 
-/* How long the store has for it. Seized. */
+/* Returns how long the store may take for this renewal. The lock is reserved. */
 static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const struct hf_moment *now,
                         int64_t trip_us)
 {
@@ -164,7 +166,7 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
 
 /* ---- the writes: without the mutex ---- */
 
-/* The step makes the row that is to be stored. 0: there is something to write. */
+/* Makes the row that is to be stored, by the step. Returns 0 if there is something to write. */
 static int plan(struct renewal *r, struct hf_time now)
 {
     struct hf_event ev = {.kind = HF_EV_RENEW, .now = now};
@@ -195,7 +197,7 @@ static void put(struct hf_renew_batch *b, struct renewal *r, struct hf_time now)
         .key = &r->first->e->key, .seen = r->seen, .row = &r->next, .cur = &r->row, .err = &r->err};
 }
 
-/* What came of it: 0: it is stored, and `row` is that row. */
+/* Judges the result of a renewal. Returns 0 if it is stored; then `row` is the stored row. */
 static int judge(struct renewal *r, int rc)
 {
     if (r->reads) return rc ? rc : HF_UNKNOWN;
@@ -203,9 +205,9 @@ static int judge(struct renewal *r, int rc)
     return rc ? rc : hf_row_copy(&r->row, &r->next);
 }
 
-/* How many are asked for at once: as many as the store answers in half of its time, and at most
-   half as many, or twice as many, as the last time. Where none is answered the request may have
-   hung, or it was too large: some stores answer all or none. */
+/* Sets how many renewals are sent at once: as many as the store answers in half of its time, but
+   between half and twice as many as the last time. If none is answered, the request may have hung,
+   or was too large: some stores answer all or none. */
 static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t took_us,
                   int64_t patience_us)
 {
@@ -221,7 +223,7 @@ static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t
 
 /* ---- after: under the mutex ---- */
 
-/* Put back, to be renewed again then. */
+/* Puts the lock back into the queue, to be renewed at at_us. */
 static void put_back(hf_lock *l, int64_t at_us)
 {
     if (!l->lost && !l->releasing) hf__renew_at(l, at_us);
@@ -253,8 +255,8 @@ static void renewed(const struct renewal *r, hf_lock *l)
     hf__let_go(l);
 }
 
-/* It wasn't answered: the same write is sent again, by the one that was asked for first. What its
-   holder may believe is the shorter of what may be in force. */
+/* Plans the same write again after one that wasn't answered, by the lock that was asked for first.
+   The holder believes in the shorter of the two leases that may be in force. */
 static void unanswered(const struct renewal *r, hf_lock *l)
 {
     hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / HF_AGAIN_PART);
@@ -266,7 +268,7 @@ static void unanswered(const struct renewal *r, hf_lock *l)
     put_back(l, hf__local_us());
 }
 
-/* There was no time left for it: what the same call asked for before took too long. */
+/* Puts back a renewal that wasn't sent, because earlier ones of the same call took too long. */
 static void not_sent(const struct renewal *r, hf_lock *l)
 {
     l->expires_us = l->before_us;
@@ -274,7 +276,7 @@ static void not_sent(const struct renewal *r, hf_lock *l)
     put_back(l, hf__local_us());
 }
 
-/* What the result of its request means for one lock. */
+/* Applies the result of a request to one lock. */
 static void conclude(const struct renewal *r, hf_lock *l)
 {
     if (r->rc < 0 && r->sent) hf__error_keep(&l->why, &r->err);

@@ -31,7 +31,8 @@ static enum hf_renewal_queue queue_of(const hf_lock *l)
     return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
 }
 
-/* When it ends, by the local clock: a pending release is urgent for the waiters of its key. */
+/* Returns the local time at which the lock ends. A pending release counts as urgent, because
+   waiters of its key wait for it. */
 static int64_t ends(const hf_lock *l, int64_t now_us)
 {
     int64_t end = INT64_MAX;
@@ -40,7 +41,7 @@ static int64_t ends(const hf_lock *l, int64_t now_us)
     return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
 }
 
-/* What is to be renewed by now goes where the workers look. */
+/* Moves locks that are due into the queues of the workers. */
 static void make_due(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
@@ -59,7 +60,7 @@ static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; 
 
 /* ---- one at a time ---- */
 
-/* The first of a queue, which is out of it then; NULL: there is none. */
+/* Takes the first lock out of a queue; NULL: there is none. */
 static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
 {
     struct hf_deadlines *due = &h->renewals.due[queue];
@@ -71,8 +72,8 @@ static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
     return NULL;
 }
 
-/* A refused renewal has lost the lock. A grant that is over isn't renewed: its holder is told.
-   Under the mutex, dropped. */
+/* Renews one lock. If the renewal is refused, the lock is lost. A grant that is over isn't renewed,
+   but reported as lost. Called with the mutex, which is released during the request. */
 static void renew_one(hf_lock *l)
 {
     if (l->pending_release) {
@@ -93,8 +94,9 @@ static void renew_one(hf_lock *l)
 }
 
 /* Renews what is due in a queue: with others in one request, where the driver has `replace_many`
-   (`batch`, renew_batch.c), else alone (renew.c). Under the mutex, dropped.
-   Returns: 0: nothing was due; what hf__renew_batch returns; 1: one was renewed. */
+   (`batch`, renew_batch.c), otherwise alone (renew.c). Called with the mutex, which is released
+   during requests.
+   Returns: 0: nothing was due; 1: one lock was renewed; or what hf__renew_batch returns. */
 static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue)
 {
     struct hf_deadlines *due = &h->renewals.due[queue];
@@ -132,9 +134,9 @@ static void set_cut(hf *h, struct hf_renewal_worker *w, int cut)
     w->cut = cut;
 }
 
-/* A new connection may take as long as a request that hangs. While other workers have one, this
-   worker makes its own without renewals that would wait for it. 1: it has tried. Under the mutex,
-   dropped. */
+/* Makes a new connection for this worker, without renewals that would wait for it, if other workers
+   have connections: a new connection may take as long as a request that hangs. Returns 1 if it has
+   tried. Called with the mutex, which is released meanwhile. */
 static int connect_again(hf *h, struct hf_renewal_worker *w)
 {
     struct hf_renewals *r = &h->renewals;
@@ -149,7 +151,8 @@ static int connect_again(hf *h, struct hf_renewal_worker *w)
     return 1;
 }
 
-/* Does something that this worker may do. 0: there is nothing. Under the mutex, dropped. */
+/* Does one piece of work that this worker may do. Returns 0 if there is none. Called with the
+   mutex, which is released during requests. */
 static int work(hf *h, struct hf_renewal_worker *w)
 {
     const struct hf_renewals *r = &h->renewals;
@@ -188,7 +191,7 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* One more. Under the mutex. */
+/* Starts one more worker. Under the mutex. */
 static void start_worker(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
@@ -204,7 +207,8 @@ static void start_worker(hf *h)
     r->workers += !rc;
 }
 
-/* When a worker more is to be there for this queue's first; INT64_MAX: no need of one. */
+/* Returns the time at which one more worker is needed for the first lock of this queue; INT64_MAX:
+   none is needed. */
 static int64_t needs_worker(const hf *h, enum hf_renewal_queue queue)
 {
     const struct hf_deadline *first = h->renewals.due[queue].first;
@@ -214,8 +218,8 @@ static int64_t needs_worker(const hf *h, enum hf_renewal_queue queue)
     return l->renew_at_us + lease_us(l) / LATE_PART;
 }
 
-/* The renewer's part: sees to it that what is due is renewed. Returns when to look again; 0 if the
-   mutex was dropped. Under it. */
+/* The renewer's part: sees to it that locks which are due are renewed. Called with the mutex.
+   Returns when to look again; 0 if the mutex was released meanwhile. */
 static int64_t renewals_tend(hf *h)
 {
     struct hf_renewals *r = &h->renewals;

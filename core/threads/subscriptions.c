@@ -32,8 +32,9 @@ static void notify_key(struct hf_entry *e)
     }
 }
 
-/* An event about every key: its waits look soon, but in turn with those that look for the first
-   time or whose limit has passed. Events that come faster than all can look would starve these. */
+/* Lets all waits look soon, after an event about every key. They take turns with waits that look
+   for the first time or whose limit has passed, because events that come faster than all can look
+   would starve these. */
 static void notify_all(hf *h)
 {
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
@@ -61,7 +62,7 @@ static int next_event(hf *h, hf_key_event *ret)
 
 /* ---- a store that notifies of nothing ---- */
 
-/* The waits that relied on notifications poll from here on. */
+/* Makes the waits that relied on notifications poll from here on. */
 static void disconnected(hf *h)
 {
     int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
@@ -86,7 +87,7 @@ static void connected(hf *h)
 
 /* ---- subscriptions ---- */
 
-/* It isn't the subscriber of its key any more, and polls. */
+/* Makes a wait poll that isn't the subscriber of its key any more. */
 static void unsubscribed(struct hf_wait *w)
 {
     w->subscribed = 0;

@@ -18,8 +18,9 @@
 enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64 };
 enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
-/* Is the session of that party alive? Asked once a round, however many waits depend on it. What
-   can't be said counts as alive, and is asked again (*ret_unsure). */
+/* Returns 1 if the session is alive. The store is asked once a round, however many waits depend on
+   the session. If the store can't tell, the session counts as alive, and is asked for again
+   (*ret_unsure). */
 static int lives(hf *h, uint64_t session, int *ret_unsure)
 {
     if (!session || session == h->port.session) return 1;
@@ -129,8 +130,8 @@ void hf__look_after_waits(hf *h)
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) hf__notice_at(w, 0);
 }
 
-/* May all of many waits be looked after? Not more often than that they take a twentieth of a
-   processor, but some time behind each death. */
+/* Returns 1 if all of many waits may be looked at now: not so often that this takes more than a
+   twentieth of a processor, but some time after each death. */
 static int may_sweep(hf *h)
 {
     int64_t now_us = hf__local_us(), pause_us = h->n_at_store * INT64_C(20);
@@ -180,7 +181,8 @@ static void end_claim(hf *h, struct hf_entry *e)
     hf__entry_unref(e);
 }
 
-/* When to look again. Under the mutex, dropped. */
+/* Ends claims whose timeout has passed. Returns when to look again. Called with the mutex, which is
+   released during requests. */
 int64_t hf__tend_claims(hf *h)
 {
     for (int n = 0; n < NOTICES_AT_ONCE; n++) {

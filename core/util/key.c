@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The length of the UTF-8 sequence at s (Unicode 15, table 3-7), 0 if it is none. */
+/* Returns the length of the UTF-8 sequence at s (Unicode 15, table 3-7); 0 if it isn't one. */
 static size_t sequence(const unsigned char *s)
 {
     if (s[0] < 0x80) return 1;

@@ -54,7 +54,8 @@ void hf__thread_condition(pthread_cond_t *cond)
     pthread_condattr_destroy(&attr);
 }
 
-/* A suspended machine oversleeps: CLOCK_MONOTONIC stands still meanwhile. */
+/* Waits for the condition, or until local_us. After a suspend it may wait longer, because
+   CLOCK_MONOTONIC stands still meanwhile. */
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
 {
     if (local_us == INT64_MAX) {
@@ -113,7 +114,8 @@ int hf__fd_above(int fd)
     return high;
 }
 
-/* An O_PATH descriptor can be neither read nor written: EBADF, as of a closed one. */
+/* Occupies the free descriptors up to 2 by O_PATH descriptors, which can be neither read nor
+   written: EBADF, as with a closed one. Returns which it has occupied. */
 unsigned hf__low_hold(void)
 {
     unsigned held = 0;
@@ -127,7 +129,8 @@ unsigned hf__low_hold(void)
     return held;
 }
 
-/* What the program has put there meanwhile (dup2) stays. */
+/* Frees the descriptors of hf__low_hold, except those that the program has replaced meanwhile
+   (dup2). */
 void hf__low_free(unsigned held)
 {
     int sys = errno;
