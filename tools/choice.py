@@ -13,9 +13,11 @@ CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--sui
 TURNS = {'torture', 'turns'}
 SHARES = 3
 NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
-# With a sanitizer these take turns, too: the build without one runs them whole, and what it can't
-# see of a command or a package is seen in the tests of the library.
-MORE_TURNS = {'asan': {'cli', 'node', 'python'}}
+# With a sanitizer these take turns, too: the build without one runs them with each commit. What
+# reads a reply, a row or a URL (the suite unit) always runs with it.
+MORE_TURNS = {'asan': {'cli', 'conform', 'node', 'python', 'sim', 'stores'}}
+# What a release consists of takes turns, too: for glibc, for musl, Debian's packages.
+RELEASE = ['gnu', 'musl', 'deb']
 
 
 def turn():
@@ -28,6 +30,17 @@ def turn():
 
 def shares():
     return 1 if os.environ.get('HF_LONG') else SHARES
+
+
+def whole():
+    """Is it the turn of what runs whole in one turn, and not at all in the others?"""
+    return int(os.environ['HF_TURN']) % shares() == 0
+
+
+def of_the_release():
+    """The parts of RELEASE whose turn it is."""
+    return [part for n, part in enumerate(RELEASE)
+            if (n + int(os.environ['HF_TURN'])) % shares() == 0]
 
 
 def known(folder, what):

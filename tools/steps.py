@@ -14,7 +14,9 @@ import threading
 import time
 
 import messages
-from choice import CHOSEN, in_turn, needed, of_suites, shares, turn
+import report
+from choice import (CHOSEN, RELEASE, in_turn, needed, of_suites, of_the_release, shares, turn,
+                    whole)
 from exported import symbols, versioned
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -65,9 +67,10 @@ class Step:
         self.log = open(self.path, 'w', encoding='utf-8')
         self.passed = 0
         self.failed = []    # (what, how to do it again)
-        self.details = []   # what the failed ones said; none: the end of the log is shown
+        self.details = []   # what the failed ones said of it: some lines of each
         self.took = []      # (seconds, test)
         self.note = ''      # what its line doesn't say
+        self.ruined = None  # the step that failed before, so that this one didn't run
 
     def check(self, good, what, again):
         if good:
@@ -80,6 +83,7 @@ class Step:
         command = [*self.before, *command]
         self.log.write('$ ' + ' '.join(command) + '\n')
         self.log.flush()
+        begin = os.path.getsize(self.path)
         try:
             process = subprocess.Popen(
                 command, cwd=cwd, env={**os.environ, **(env or {})}, stdout=self.log,
@@ -87,20 +91,32 @@ class Step:
                 stdin=subprocess.DEVNULL if text_in is None else subprocess.PIPE)
         except OSError as error:
             self.log.write(f'{command[0]}: {error.strerror}\n')
-            self.log.flush()
+            self.keep(begin)
             return 127
         try:
             process.communicate(text_in.encode() if text_in is not None else None, timeout=limit)
         except subprocess.TimeoutExpired:
             self.log.write(f'{command[0]}: not done within {limit} s\n')
-            self.log.flush()
             process.returncode = 124
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        if process.returncode:
+            self.keep(begin)
         return process.returncode
+
+    def said(self, begin=0):
+        """What stands in the log from there on."""
+        self.log.flush()
+        with open(self.path, encoding='utf-8', errors='replace') as log:
+            log.seek(begin)
+            return log.read()
+
+    def keep(self, begin):
+        """Keeps why the command failed whose output begins there."""
+        self.details.append(report.reasons(self.said(begin).split('\n')))
 
     def must(self, command, what, **more):
         """A command whose success is one check; without it the step cannot go on."""
@@ -158,7 +174,13 @@ def build(name, *targets):
             cache = 'ccache ' if shutil.which('ccache') else ''
             step.must(['meson', 'setup', folder, *options], 'meson setup',
                       env={'CC': cache + compiler, 'CXX': cache + plus})
-        wanted = targets or (needed(folder, CHOSEN[name]) if name in CHOSEN else [])
+        wanted = targets
+        if name in CHOSEN:
+            wanted = needed(folder, CHOSEN[name])
+        elif name == 'clang' and not whole():
+            wanted = needed(folder, ['--suite', 'none'])
+            step.note = 'the programs of the tests are left to another turn (all: tools/test ' \
+                        '--long "build clang")'
         step.must(['ninja', '-j', str(CORES), '-C', folder, *wanted], f'build with {compiler}')
     return run
 
@@ -172,13 +194,6 @@ def servers(step):
                  'node-packages bindings/python/tests/pyright'):
         command = f'tools/{what}'
         step.check(step.run(command.split()) == 0, command, command)
-
-
-def reasons(said):
-    """What a failed test said, without what went well: that behind its last failure comes first."""
-    said = [line for line in said if not re.match(r'ok\b|\s*$', line)]
-    last = max((n for n, line in enumerate(said) if line.startswith('not ok')), default=0)
-    return said[last:last + 12] + said[max(0, last - 12):last]
 
 
 def count_points(step, folder, log, env_text):
@@ -203,7 +218,7 @@ def count_points(step, folder, log, env_text):
                     *test.get('stderr', '').split('\n')[-200:]]
             head = f'---- {test["name"]}: {test["result"]}'
             step.log.write('\n'.join([head, *said]) + '\n')
-            step.details.append([head, *reasons(said)])
+            step.details.append([head, *report.reasons(said)])
 
 
 def left_out(count, step_name):
@@ -237,6 +252,7 @@ def tests(name, selection, processes=2 * CORES):
         if not os.path.exists(log):
             step.check(False, f'meson test (status {status})', f'meson test -C {folder}')
             return
+        step.details.clear()    # each failed test says itself why
         count_points(step, folder, log,
                      ' '.join([f"{k}='{v}'" for k, v in env.items()] + before + ['']))
         if status and not step.failed:
@@ -365,8 +381,7 @@ def fuzz(step):
     seed = os.environ.get('HF_FUZZ_SEED') or str(int(os.environ['HF_TURN']) + 1)
     step.run(['tests/fuzz/run', build_dir('fuzz'), seconds],
              env={**BUILDS['fuzz'][2], 'HF_FUZZ_SEED': seed}, limit=12 * int(seconds) + LIMIT)
-    with open(step.path, encoding='utf-8', errors='replace') as log:
-        text = log.read()
+    text = step.said()
     step.passed += len(re.findall(r'^ok\b', text, flags=re.M))
     for what in re.findall(r'^not ok\b([^\n]*)', text, flags=re.M):
         step.failed.append((what, 'tools/test fuzz'))
@@ -376,22 +391,26 @@ def fuzz(step):
 
 
 def release(step):
-    """The artefacts for this machine's processor and system, installed where there is no compiler.
-    All of them, and twice: tools/release --again, then the same tests."""
-    out = os.path.join(TOP, 'build-release')
+    """Artefacts for this machine's processor and system, those whose turn it is, installed where
+    there is no compiler. All of them, and twice: tools/release --again, then the same tests."""
+    out = 'build-release'
     cpu = {'x86_64': 'x64', 'aarch64': 'arm64'}[os.uname().machine]
-    targets = [word for libc in ('gnu', 'musl') for word in ('--target', f'linux-{cpu}-{libc}')]
-    step.must(['tools/release', '--work-tree', '--deb', *targets, out], 'tools/release')
-    there = os.path.relpath(out, TOP)
-    for test in (['notes_test.py', '.'], ['bill_test.py', there], ['wheel_test.py', there],
-                 ['release_test.py', '.', there], ['npm_test.py', '.', there],
-                 ['deb_test.py', '.', there]):
+    parts = of_the_release()
+    libcs = [part for part in parts if part != 'deb']
+    words = [word for libc in libcs for word in ('--target', f'linux-{cpu}-{libc}')]
+    words += ['--deb'] if 'deb' in parts else []
+    step.must(['tools/release', '--work-tree', *words, out], 'tools/release')
+    if parts != RELEASE:
+        step.note = f'only {parts[0]}: the rest is left to other turns (tools/test --long release)'
+    todo = [['notes_test.py', '.'], ['bill_test.py', out]]
+    todo += [['wheel_test.py', out], ['release_test.py', '.', out, *libcs]] if libcs else []
+    todo += [['npm_test.py', '.', out]] if 'gnu' in parts else []
+    todo += [['deb_test.py', '.', out]] if 'deb' in parts else []
+    for test in todo:
         before = os.path.getsize(step.path)
         words = ['tests/release/' + test[0], *test[1:]]
         status = step.run([sys.executable, *words])
-        with open(step.path, encoding='utf-8', errors='replace') as log:
-            log.seek(before)
-            said = log.read()
+        said = step.said(before)
         step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
         again = 'python3 ' + ' '.join(words)
         bad = re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)
@@ -402,8 +421,7 @@ def release(step):
 def author(step):
     """A driver that is built elsewhere, with what is installed: tests/author/author_test.py."""
     status = step.run([sys.executable, 'tests/author/author_test.py', TOP, build_dir('gcc')])
-    with open(step.path, encoding='utf-8', errors='replace') as log:
-        said = log.read()
+    said = step.said()
     step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
     again = 'python3 tests/author/author_test.py . build-gcc'
     step.failed += [(what, again) for what in re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)]
@@ -413,8 +431,7 @@ def author(step):
 def demo(step):
     """The README's first command, as it is."""
     step.must(['tools/demo', '--tap'], 'tools/demo')
-    with open(step.path, encoding='utf-8') as log:
-        step.passed += len(re.findall(r'^ok\b', log.read(), flags=re.M))
+    step.passed += len(re.findall(r'^ok\b', step.said(), flags=re.M))
 
 
 # name -> (function, the steps that it stands on). In this order.
@@ -423,9 +440,10 @@ STEPS = {
     'scripts': (scripts, []),
     'servers': (servers, []),
     'build gcc': (build('gcc'), []),
-    'test gcc': (tests('gcc', ['--no-suite', 'stores'], CORES), ['build gcc']),
     # Most of the time is spent waiting: for leases to end, for servers to start.
-    'test stores': (tests('gcc', ['--suite', 'stores']), ['servers', 'build gcc']),
+    'test gcc': (tests('gcc', ['--no-suite', 'stores', '--no-suite', 'compute']), ['build gcc']),
+    'test stores': (tests('gcc', ['--suite', 'stores'], 3 * CORES), ['servers', 'build gcc']),
+    'test compute': (tests('gcc', ['--suite', 'compute'], CORES), ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
     'manuals': (manuals, []),
@@ -443,8 +461,8 @@ STEPS = {
 }
 # What the tests leave of the machine while they wait makes the other builds meanwhile, the soonest
 # needed first, and then what else has no time to keep to.
-ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
-         'headers', 'manuals', 'memory', 'author', 'release']
+ASIDE = ['build asan', 'test compute', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts',
+         'api', 'headers', 'manuals', 'memory', 'author', 'release']
 QUICK = {**{name: STEPS[name]
             for name in ('lint', 'scripts', 'servers', 'build gcc', 'build fuzz')},
          'test quick': (tests('gcc', ['--no-suite', 'plain', '--no-suite', 'torture',
@@ -458,6 +476,7 @@ def do_step(name, function, ruined):
         print(f'      {name} ...', end='\r', flush=True)
     started = time.monotonic()
     step = Step(name, ['nice', '-n', '10'] if name in ASIDE else [])
+    step.ruined = ruined
     try:
         if ruined:
             step.check(False, f'not run: {ruined} failed', f'tools/test "{ruined}"')
@@ -469,38 +488,8 @@ def do_step(name, function, ruined):
         step.check(False, 'nothing ran', f'tools/test "{name}"')
     step.log.close()
     with PRINTING:
-        show_step(step, time.monotonic() - started, ruined)
+        report.show(step, time.monotonic() - started, TOP)
     return step
-
-
-def show_step(step, seconds, ruined):
-    print(f'{"FAIL" if step.failed else "ok":5} {step.name:12} {step.passed:6} passed'
-          f'{f", {len(step.failed)} failed" if step.failed else "":12}'
-          f' {seconds:7.1f} s', flush=True)
-    if step.failed:
-        show_failures(step, ruined)
-    if step.note:
-        print(f'      {step.note}', flush=True)
-    # A machine that is slow at one thing, a disk or a compiler, is known by what is slow on it.
-    longest = [f'{name} {took:.0f} s' for took, name in sorted(step.took)[:-9:-1]]
-    if longest and seconds > 60:
-        print('      longest: ' + ', '.join(longest), flush=True)
-
-
-def show_failures(step, ruined):
-    """Shows what failed first, and each way to run it again once, so that both stand in the part of
-    the output that is kept."""
-    for n, (what, again) in enumerate(step.failed[:20]):
-        print(f'    failed: {what}')
-        if n + 1 == len(step.failed[:20]) or step.failed[n + 1][1] != again:
-            print(f'    again:  {again}')
-    details = step.details[:5]
-    if not details and not ruined:
-        with open(step.path, encoding='utf-8', errors='replace') as log:
-            details = [log.read().split('\n')[-24:]]
-    for said in details:
-        print('\n'.join('    | ' + line[:400] for line in said))
-    print(f'    log:    {os.path.relpath(step.path, TOP)}', flush=True)
 
 
 def main(words):
@@ -555,6 +544,7 @@ def main(words):
         builds.result()
     passed = sum(step.passed for step in ended.values())
     failed = sum(len(step.failed) for step in ended.values())
+    report.summary(ended.values())
     print(f'{passed} passed, {failed} failed')
     return 1 if failed or not passed else 0
 

@@ -1,9 +1,10 @@
 """Installs the artefacts of tools/release where there is no compiler, no header and no checkout,
 and uses them there. The results are TAP.
 
-    release_test.py SOURCE OUT
+    release_test.py SOURCE OUT [LIBC...]
 
 SOURCE: the checkout, for the README's examples and the packages' own tests. OUT: the artefacts.
+LIBC: gnu, the packages for Node and Python; musl, the command alone. Default: both.
 What is of another processor runs by qemu-user, which shows that it works there, but nothing of that
 processor's order of memory accesses: the emulator keeps the stronger one of its own.
 """
@@ -27,6 +28,7 @@ import toolchain
 from build import DRIVERS
 
 SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
+LIBCS = sys.argv[3:] or ['gnu', 'musl']
 WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
 THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
 EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
@@ -333,14 +335,18 @@ def python():
 def main():
     try:
         os.mkdir(os.path.join(WORK, 'nothing'))
-        for cpu in ('x64', 'arm64'):
+        for cpu in ('x64', 'arm64') if 'musl' in LIBCS else ():
             if artefact(f'holdfast-*-linux-{cpu}.tar.gz') or cpu == THIS:
                 command(cpu)
         for target in toolchain.TARGETS:
             if artefact(f'holdfast-{target}-*.tgz'):
                 binaries(target)
-        node()
-        python()
+        for libc in LIBCS:
+            wanted = f'holdfast-linux-{THIS}-{libc}-*.tgz'
+            point(artefact(wanted), f'there is a package for {libc}', os.listdir(OUT))
+        if 'gnu' in LIBCS:
+            node()
+            python()
     finally:
         shutil.rmtree(WORK)
     return end()

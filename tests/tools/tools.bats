@@ -126,6 +126,26 @@ finds() {
     return 1
 }
 
+# The same of many files with one run of lint, by found_all. Each "bad" of a name gets a number, so
+# that they stand beside each other.
+WANTED=()
+also_finds() {
+    local name=${2/bad/bad${#WANTED[@]}}
+    [ ! -e "tree/$name" ] || found_all
+    printf "${3//bad./bad${#WANTED[@]}.}" >"tree/$name"
+    WANTED+=("$name $1")
+}
+found_all() {
+    local one
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    for one in "${WANTED[@]}"; do
+        grep -q "^${one% *}:[0-9]*: ${one#* }: " <<<"$output" || { echo "$one: $output"; return 1; }
+        rm -f "tree/${one% *}"
+    done
+    WANTED=()
+}
+
 @test "lint finds nothing in what is good" {
     tree
     printf 'Who holds it? It says who holds, and who waits. See `who waits`. A user who asks.\n' \
@@ -142,39 +162,40 @@ finds() {
     tree
     head='/*\n * bad.c - a bad file.\n */\n'
     long=$(printf '%0101d' 0)
-    finds BANNED core/bad.c "${head}void f(char *a)\n{\n    strcpy(a, \"\");\n}\n"
-    finds BANNED core/bad.c "${head}void f(void)\n{\n    usleep(1);\n}\n"
-    finds BANNED core/bad.c "${head}char *f(void)\n{\n    return getenv(\"X\");\n}\n"
-    finds NOCLOCK core/bad.c "${head}long f(void)\n{\n    return time(0);\n}\n"
-    finds NOIO core/state/step.c '/*\n * step.c - pure.\n */\n#include <stdio.h>\n'
-    finds LONGLINE core/bad.c "$head/* $long */\n"
-    finds LONGFUNC core/bad.c "${head}void f(void)\n{\n$(printf '    f();\\n%.0s' {1..69})}\n"
-    finds BIGFILE core/bad.c "$head$(printf 'int hf__a;\\n%.0s' {1..598})"
-    finds TAB core/bad.c "${head}int\thf__a;\n"
-    finds SPACE core/bad.c "${head}int hf__a; \n"
-    finds SPACE core/bad.c "${head}int hf__a;"
-    finds UNDONE core/bad.c "$head/* TO""DO: all */\n"
+    also_finds BANNED core/bad.c "${head}void f(char *a)\n{\n    strcpy(a, \"\");\n}\n"
+    also_finds BANNED core/bad.c "${head}void f(void)\n{\n    usleep(1);\n}\n"
+    also_finds BANNED core/bad.c "${head}char *f(void)\n{\n    return getenv(\"X\");\n}\n"
+    also_finds NOCLOCK core/bad.c "${head}long f(void)\n{\n    return time(0);\n}\n"
+    also_finds NOIO core/state/step.c '/*\n * step.c - pure.\n */\n#include <stdio.h>\n'
+    also_finds LONGLINE core/bad.c "$head/* $long */\n"
+    also_finds LONGFUNC core/bad.c "${head}void f(void)\n{\n$(printf '    f();\\n%.0s' {1..69})}\n"
+    also_finds BIGFILE core/bad.c "$head$(printf 'int hf__a;\\n%.0s' {1..598})"
+    also_finds TAB core/bad.c "${head}int\thf__a;\n"
+    also_finds SPACE core/bad.c "${head}int hf__a; \n"
+    also_finds SPACE core/bad.c "${head}int hf__a;"
+    also_finds UNDONE core/bad.c "$head/* TO""DO: all */\n"
     not='! grep -q a b'
-    finds NEGATED bad.bats "    $not\n"
-    finds NEGATED bad.bats "none() { $not; }\n"
-    finds NEGATED bad.bats "    [ -e b ] && $not\n"
-    finds HEADERDOC include/bad.h '/*\n * bad.h - bad.\n */\n\nHF_API int hf_a(void);\n'
-    finds OPENING core/bad.c 'int hf__a;\n'
-    finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
-    finds BIGPAGE README.md "$(printf 'a line\\n%.0s' {1..151})"
-    finds WORDS README.md 'The pump rings.\n'
-    finds SUBJECT tools/bad.c "$head/* Wakes\n   who waits. */\n"
-    finds SUBJECT tools/bad.c "${head}const char *t = \"of those who wait\";\n"
-    finds SUBJECT tools/bad.py '# Whoever holds it.\n'
-    finds SUBJECT bad.md 'It ends. One that is late is refused.\n'
-    finds NAMED bad.md 'The step is in `core/none.c`.\n'
-    finds NAMED bad.md 'See [this](none.md).\n'
-    finds NAMED bad.md 'See [this](bad.md#none).\n'
-    finds NAMED bad.md '`hf_none` does it.\n'
-    finds NAMED ARCHITECTURE.md '# A\n\n## Words\n\n| grant | a right | `none` |\n'
-    finds OWNER core/bad.c "${head}void f(int *w)\n{\n    w->look_at_us = 0;\n}\n"
-    finds EXEC core/bad.sh '#!/bin/sh\n'
-    finds FORMAT core/bad.c "${head}int  hf__a;\n"
+    also_finds NEGATED bad.bats "    $not\n"
+    also_finds NEGATED bad.bats "none() { $not; }\n"
+    also_finds NEGATED bad.bats "    [ -e b ] && $not\n"
+    also_finds HEADERDOC include/bad.h '/*\n * bad.h - bad.\n */\n\nHF_API int hf_a(void);\n'
+    also_finds OPENING core/bad.c 'int hf__a;\n'
+    also_finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
+    also_finds BIGPAGE README.md "$(printf 'a line\\n%.0s' {1..151})"
+    also_finds WORDS README.md 'The pump rings.\n'
+    also_finds SUBJECT tools/bad.c "$head/* Wakes\n   who waits. */\n"
+    also_finds SUBJECT tools/bad.c "${head}const char *t = \"of those who wait\";\n"
+    also_finds SUBJECT tools/bad.py '# Whoever holds it.\n'
+    also_finds SUBJECT bad.md 'It ends. One that is late is refused.\n'
+    also_finds NAMED bad.md 'The step is in `core/none.c`.\n'
+    also_finds NAMED bad.md 'See [this](none.md).\n'
+    also_finds NAMED bad.md 'See [this](bad.md#none).\n'
+    also_finds NAMED bad.md '`hf_none` does it.\n'
+    also_finds NAMED ARCHITECTURE.md '# A\n\n## Words\n\n| grant | a right | `none` |\n'
+    also_finds OWNER core/bad.c "${head}void f(int *w)\n{\n    w->look_at_us = 0;\n}\n"
+    also_finds EXEC core/bad.sh '#!/bin/sh\n'
+    also_finds FORMAT core/bad.c "${head}int  hf__a;\n"
+    found_all
 }
 
 # A file of the tree: its path, and what it has beside its opening.
@@ -346,18 +367,80 @@ END
     [ "$(wc -w <<<"$stores")" = 8 ]
     for turn in 5 6 7; do
         in_turn "$turn" gcc stores >run
-        for suite in conform lock_basic lock_life cli; do
+        for suite in conform lock_basic lock_life; do
             for store in sqlite $stores; do
-                # A lease of s3 is too long for two of them.
-                [ "$suite $store" = "lock_life s3" ] || [ "$suite $store" = "cli s3" ] ||
+                # A lease of s3 is too long for it.
+                [ "$suite $store" = "lock_life s3" ] ||
                     grep -qx "${suite}_$store" run || { echo "$turn: ${suite}_$store"; false; }
             done
         done
         for suite in lock_again lock_process lock_trips lock_parked low_fd cases mixed outage \
-            history cuts held_many driver_fails below guard node_cases python_cases; do
+            history cuts held_many driver_fails below guard node_cases python_cases cli; do
             grep -q "^${suite}_" run || { echo "$turn: $suite"; false; }
         done
     done
+}
+
+@test "test: three commits try each test, and make each part of a release" {
+    mkdir build
+    ln -s "$BUILD/meson-info" build/
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - build <<'END'
+import os, sys
+import choice, steps
+listed = {test['name'] for test in choice.known(sys.argv[1], 'tests')}
+tried, parts, clang = [], [], []
+steps.build_dir = lambda name: sys.argv[1]
+steps.Step.run = lambda step, command, **more: tried.append(command) or 0
+class Taken(steps.Step):
+    def __init__(self, name):
+        self.name, self.note, self.before, self.details = name, '', (), []
+    def check(self, *words):
+        pass
+for os.environ['HF_TURN'] in '567':
+    for name in 'test gcc', 'test stores', 'test compute':
+        steps.STEPS[name][0](Taken(name))
+    parts.append(choice.of_the_release())
+    clang.append(choice.whole())
+names = [name for command in tried for name in command[command.index('--num-processes') + 2:]]
+assert set(names) == listed, set(names) ^ listed
+assert sorted(parts) == [[part] for part in sorted(choice.RELEASE)], parts
+assert sorted(clang) == [False, False, True], clang
+os.environ['HF_LONG'] = '1'
+assert choice.of_the_release() == choice.RELEASE and choice.whole()
+END
+}
+
+# report COMMAND...: what a step shows that ran these, one failed check each; then the summary.
+report() {
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - "$PWD" "$@" <<'END'
+import sys
+import report, steps
+steps.TOP = steps.LOGS = sys.argv[1]
+step = steps.Step('a step')
+for command in sys.argv[2:]:
+    step.check(step.run(['sh', '-c', command]) == 0, 'it works', 'do it again')
+report.show(step, 1, steps.TOP)
+report.summary([step])
+END
+}
+
+@test "test shows in ten lines what failed of a step, why, and how to run it again" {
+    report true 'echo fine' >out
+    [ "$(wc -l <out)" = 1 ]
+    report true 'seq 100; echo "a.c:1: error: no a"; seq 30; exit 1' 'echo fine' >out
+    cat out
+    [ "$(wc -l <out)" -le 15 ]
+    grep -Fx '    failed: it works' out
+    grep -Fx '    again:  do it again' out
+    grep -Fx '    | a.c:1: error: no a' out
+    run grep -E 'fine|\$ sh' out
+    [ "$status" = 1 ]
+    [ "$(tail -n 1 out)" = 'FAIL  a step: it works: a.c:1: error: no a; again: do it again' ]
+    # A test's last point that failed, and what it says of it.
+    report 'echo "ok 1 - a"; echo "not ok 2 - b"; echo "# because"; echo "ok 3 - c"; exit 1' >out
+    grep -A 1 -Fx '    | not ok 2 - b' out | grep -Fx '    | # because'
+    run grep 'ok 3' out
+    [ "$status" = 1 ]
 }
 
 @test "test tries a share of the command's tests with the address sanitizer" {
