@@ -11,7 +11,7 @@ from toolchain import Failed, built, run, zig
 # What SPDX calls the licences of the libraries in packaging/sources, and of musl.
 LICENCES = {'hiredis': 'BSD-3-Clause', 'jansson': 'MIT', 'musl': 'MIT', 'openssl': 'Apache-2.0',
             'sqlite3': 'blessing'}
-SUFFIXES = ('.tgz', '.tar.gz', '.tar.xz', '.whl', '.deb', '.dsc')
+SUFFIXES = ('.tgz', '.tar.gz', '.tar.xz', '.whl', '.deb', '.dsc', '.rpm', '.apk')
 
 
 def identifier(*words):
@@ -61,7 +61,7 @@ class Bill:
 
 def linked(name):
     """The libraries of packaging/sources that an artefact contains."""
-    if re.search(r'\.(whl|tgz)$|-linux-\w+\.tar\.gz$', name) and not re.fullmatch(
+    if re.search(r'\.(whl|tgz|rpm|apk)$|-linux-\w+\.tar\.gz$', name) and not re.fullmatch(
             r'holdfast-[\d.]+\.tgz', name):
         # The wheels take the SQLite of the system.
         return [one for one in ('hiredis', 'jansson', 'openssl', 'sqlite3')
@@ -99,7 +99,7 @@ def document(out, version, epoch):
         bill.relate('SPDXRef-DOCUMENT', 'DESCRIBES', own)
         for library in linked(name):
             bill.contains(own, library, versions[library])
-        if re.search(r'-linux-\w+\.tar\.gz$', name):    # whose C library is in it, too
+        if re.search(r'-linux-\w+\.tar\.gz$|\.(rpm|apk)$', name):    # whose C library is in it, too
             bill.contains(own, 'musl', 'of-zig-' + run(zig(), 'version').strip(), 'generic', '')
         if name.endswith('.deb'):
             of_deb(bill, own, path)

@@ -71,8 +71,8 @@ def artefacts(bill, real):
         if one['relationshipType'] in ('CONTAINS', 'DEPENDS_ON'):
             inside.setdefault(by_id[one['spdxElementId']]['name'], set()).add(
                 by_id[one['relatedSpdxElement']]['name'])
-    for pattern, libraries in ((r'-linux-\w+\.tar\.gz$', {'hiredis', 'jansson', 'musl', 'openssl',
-                                                       'sqlite3'}),
+    for pattern, libraries in ((r'-linux-\w+\.tar\.gz$|\.(rpm|apk)$',
+                                {'hiredis', 'jansson', 'musl', 'openssl', 'sqlite3'}),
                                (r'\.whl$', {'hiredis', 'jansson', 'openssl'}),
                                (r'^holdfast-linux-.*\.tgz$', {'hiredis', 'jansson', 'openssl',
                                                            'sqlite3'}),
