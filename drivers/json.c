@@ -32,7 +32,7 @@ struct feed {
     size_t filler;
 };
 
-/* What no token of the text is longer than, with the byte behind it. */
+/* Returns an upper bound of the length of the text's tokens, each with the byte after it. */
 static size_t longest(const char *text, size_t len)
 {
     size_t from = 0, most = 0;

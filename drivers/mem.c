@@ -155,7 +155,7 @@ static int enter(struct table *t, hf_store *st)
     return 0;
 }
 
-/* Under the registry's lock. */
+/* Joins the table of this name; a missing one is made. Under the registry's lock. */
 static int join_table(const char *name, hf_store *st)
 {
     struct table *t = tables;
@@ -174,7 +174,7 @@ static int join_table(const char *name, hf_store *st)
     return rc;
 }
 
-/* Under the registry's lock. */
+/* Leaves the table, which its last user frees. Under the registry's lock. */
 static void leave_table(hf_store *st)
 {
     struct table *t = st->table, **at = &tables;

@@ -67,7 +67,7 @@ int hf__rest_url_safe(const char *url)
 
 /* ---- one request ---- */
 
-/* How long the request that is made now may take. */
+/* Returns how long a request that is made now may take. */
 static int64_t limit_of(const struct hf__rest *rest, int64_t many_until_us)
 {
     return many_until_us ? (many_until_us - hf__local_us()) / 1000 : rest->io_timeout_ms;

@@ -57,11 +57,11 @@ struct hf__rest_reply {
     char why[HF_REST_WHY];
 };
 
-/* `store` and io_timeout_ms are set by the caller. 0, or an HF_ error. */
+/* Opens; the caller has set `store` and io_timeout_ms. Returns 0 or an HF_ error. */
 int hf__rest_open(struct hf__rest *rest, hf_error *err);
 void hf__rest_close(struct hf__rest *rest);
 
-/* One request there and back. Free the reply by hf__rest_reply_free, which wipes it. */
+/* Makes one request. Free the reply by hf__rest_reply_free, which wipes it. */
 void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call,
                   struct hf__rest_reply *reply);
 void hf__rest_reply_free(struct hf__rest_reply *reply);
@@ -77,7 +77,7 @@ void hf__rest_lanes_free(struct hf__rest_lanes *lanes); /* may be NULL */
 
 /* Wipes and frees a secret. */
 void hf__rest_forget(char *secret);
-/* http: without TLS is for servers on this machine only. */
+/* Returns 1 if the URL has TLS, or names a server on this machine. */
 int hf__rest_url_safe(const char *url);
 
 #endif

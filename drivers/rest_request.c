@@ -31,7 +31,7 @@ static size_t give(char *to, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* Back to the beginning, to send it again. */
+/* Goes back to the beginning of the body, for libcurl to send it again. */
 static int go_back(void *arg, curl_off_t offset, int origin)
 {
     struct hf__rest_upload *up = arg;
@@ -63,7 +63,7 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* The value of the header of that name, which ends with its colon; NULL: it is another one. */
+/* Returns the value of the header of that name (with its colon); NULL: it is another one. */
 static const char *value_of(const char *line, size_t len, const char *name, size_t *ret_len)
 {
     size_t skip = strlen(name);
@@ -144,7 +144,7 @@ static int make_handle(const struct hf__rest *rest, CURL **link)
     return 0;
 }
 
-/* What a request that didn't get through means, as if it hadn't been sent. */
+/* Returns the code for a request that didn't get through, as if it hadn't been sent. */
 static int code_of(CURLcode rc)
 {
     switch (rc) {
@@ -159,7 +159,7 @@ static int code_of(CURLcode rc)
     }
 }
 
-/* Which part of a request was mute. What was sent goes over a connection, new or kept. */
+/* Returns the part of a request that got no answer in time. */
 static const char *mute_part(CURL *e, const struct hf__rest_upload *up)
 {
     curl_off_t named = 0;
@@ -167,7 +167,7 @@ static const char *mute_part(CURL *e, const struct hf__rest_upload *up)
     return up->touched ? "the reply" : !named ? "the name" : !was_connected ? "TCP" : "TLS";
 }
 
-/* The method, and how long the body is. Returns whether it couldn't be set. (A PUT is a POST by
+/* Sets the method and the length of the body. Returns 1 on failure. (A PUT is sent as a POST by
    another name: libcurl lets a PUT of any size wait for a "100 Continue".) */
 static int set_method(CURL *e, const char *method, size_t len)
 {
@@ -178,7 +178,7 @@ static int set_method(CURL *e, const char *method, size_t len)
            curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len) != CURLE_OK;
 }
 
-/* The account that signs a request; NULL: none. Returns whether it could not be set. */
+/* Sets the account that signs a request; NULL: none. Returns 1 on failure. */
 static int set_account(CURL *e, const char *sign, const char *user, const char *password)
 {
     return curl_easy_setopt(e, CURLOPT_AWS_SIGV4, sign) != CURLE_OK ||
@@ -186,7 +186,7 @@ static int set_account(CURL *e, const char *sign, const char *user, const char *
            curl_easy_setopt(e, CURLOPT_PASSWORD, password) != CURLE_OK;
 }
 
-/* All that is set for one request. Returns whether it couldn't be. */
+/* Sets everything for one request. Returns 1 on failure. */
 static int set_all(CURL *e, const struct hf__rest_call *call, struct hf__rest_request *q,
                    struct hf__rest_reply *r)
 {

@@ -35,7 +35,7 @@ void hf__et_date_close(struct hf__et_date *date)
     pthread_mutex_destroy(&date->mu);
 }
 
-/* What the clocks' rates may make of it until then. */
+/* Returns by how much two clocks may have drifted apart since the date was asked for. */
 static int64_t drift(const struct hf__et_date *date, int64_t local_us)
 {
     return (local_us - date->asked_us) * DRIFT_PPM / SECOND;
@@ -127,7 +127,7 @@ static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
     return rc;
 }
 
-/* The server gave no date: none is asked for, for a while. */
+/* Notes that the server gave no date, so that it isn't asked again for a while. */
 static void not_told(struct hf__et_date *date)
 {
     pthread_mutex_lock(&date->mu);
@@ -160,7 +160,8 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
 
 /* ---- where nothing else is left ---- */
 
-/* Do both ends of what is known say the same second? *ret_us: the second of the later one. */
+/* Returns 1 if both bounds of the server's time are in the same second. *ret_us: the second of the
+   later one. */
 static int is_certain(struct hf__et_date *date, int64_t *ret_us, int *ret_mute)
 {
     pthread_mutex_lock(&date->mu);

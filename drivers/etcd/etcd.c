@@ -34,7 +34,7 @@ static int read_prefix(hf_store *st, const hf_url *url, hf_error *err)
     return hf_fail(err, HF_INVALID, 0, "etcd: open '%s': the prefix is too long", url->safe);
 }
 
-/* Is it there, and may we read? */
+/* Checks that the server answers, and that this user may read. */
 static int prepare(hf_store *st, hf_error *err)
 {
     const hf_rowkey any = {.text = "holdfast", .len = 8};

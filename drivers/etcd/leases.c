@@ -89,8 +89,8 @@ int hf__et_session_stale(hf_store *st, uint64_t session)
 
 /* ---- requests ---- */
 
-/* Some end without a word of ours: those are forgotten when they must be over, as long as they may
-   have lived once more, or the list would grow for ever. */
+/* Forgets own sessions whose end was a whole session length ago. Some end without a request of
+   ours, so the list would otherwise grow for ever. */
 static void own_sweep(hf_store *st, int64_t now_us)
 {
     size_t n = 0;
@@ -139,7 +139,7 @@ static void own_drop(hf_store *st, uint64_t session)
     pthread_mutex_unlock(&st->mu);
 }
 
-/* A request about one lease. */
+/* Makes a request about one lease. */
 static int ask(hf_store *st, enum hf__et_call call, uint64_t session, struct hf__et_reply *ret,
                const char *what, hf_error *err)
 {
@@ -151,8 +151,8 @@ static int ask(hf_store *st, enum hf__et_call call, uint64_t session, struct hf_
     return hf__et_post(&st->http, call, &request.base, NULL, HF_UNAVAILABLE, ret, what, name, err);
 }
 
-/* A lease of so many seconds, made in the term that its number says or later; *ret_ttl: for how
-   many it was made. */
+/* Makes a lease of `s` seconds, in the term that its number has or a later one. *ret_ttl: for how
+   many seconds the server has made it. */
 static int grant(hf_store *st, int64_t s, uint64_t *ret, int64_t *ret_ttl, int64_t *ret_clock_us,
                  hf_error *err)
 {
@@ -195,7 +195,7 @@ int hf__et_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *
     return rc;
 }
 
-/* Not one of our own: nothing is held with it. */
+/* The lease isn't listed as one of our own sessions, because nothing is held with it. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
 {
     int64_t ttl, clock_us;

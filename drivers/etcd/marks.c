@@ -54,7 +54,7 @@ static int by_session(const void *a, const void *b)
     return compare(&((const struct hf__et_own *)a)->session, b);
 }
 
-/* Room for one more, and for a search to end. */
+/* Makes room for one more mark. Some places always stay free, so that a search ends. */
 static int has_room(hf_store *st)
 {
     struct hf__et_marks *m = &st->marks;

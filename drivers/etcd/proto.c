@@ -133,8 +133,8 @@ size_t hf__et_frame_len(const uint8_t *at, size_t len)
     return n < MESSAGE_CAP ? HF_ET_FRAME + n : SIZE_MAX;
 }
 
-/* protobuf-c says no more of a failure than that it is one: this tells a message that isn't one
-   from one that there was no memory for. */
+/* Allocates memory, and notes a failure: protobuf-c doesn't say whether a message was malformed or
+   there was no memory for it. */
 static void *take(void *failed, size_t size)
 {
     void *at = malloc(size);

@@ -36,7 +36,7 @@ struct hf__et_method {
 
 const struct hf__et_method *hf__et_method(enum hf__et_call call);
 
-/* The header of an answer to such a call; NULL: it has none. */
+/* Returns the header of an answer; NULL: it has none. */
 const HfEt__Header *hf__et_header(const ProtobufCMessage *answer);
 
 /* ---- the memory of a request ---- */
@@ -61,18 +61,18 @@ void hf__et_mem_free(struct hf__et_mem *mem);
 /* gRPC's frame: a flag, a length of four bytes, a message. */
 enum { HF_ET_FRAME = 5 };
 
-/* The framed message, to be freed. 0 or HF_NOMEM. */
+/* Makes a frame of the message, to be freed. Returns 0 or HF_NOMEM. */
 int hf__et_frame(const ProtobufCMessage *m, uint8_t **ret, size_t *ret_len);
 
-/* How long the frame is that begins there, with its head; 0: it can't be told yet; SIZE_MAX: it is
-   compressed, which nobody asked for, or longer than any answer. */
+/* Returns the length of the frame that begins at `at`, with its head. 0: more bytes are needed to
+   know; SIZE_MAX: the frame is compressed, which was not asked for, or longer than any answer. */
 size_t hf__et_frame_len(const uint8_t *at, size_t len);
 
 /* Reads a message of that kind. NULL: it isn't one, or *ret_nomem is 1. To be freed with
    hf__et_free_message. */
 ProtobufCMessage *hf__et_unpack(const ProtobufCMessageDescriptor *kind, const uint8_t *at,
                                 size_t len, int *ret_nomem);
-/* The same of a whole frame. */
+/* Reads the message of a whole frame. */
 ProtobufCMessage *hf__et_unframe(const ProtobufCMessageDescriptor *kind, const uint8_t *at,
                                  size_t len, int *ret_nomem);
 void hf__et_free_message(ProtobufCMessage *m);

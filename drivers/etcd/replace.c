@@ -70,7 +70,8 @@ static int carry(const struct replace *s, const struct hf__et_dead *dead)
 
 /* ---- a lease is gone ---- */
 
-/* Was this said before: is nothing granted to it, nor claimed by it, with its session now? */
+/* Returns 1 if the row that is replaced has this party with the same session: the write neither
+   grants the party a key nor claims one for it. */
 static int stood(const hf_row *was, const hf_party *p, int holds)
 {
     for (uint32_t i = 0; i < was->n_holders + was->n_queue; i++) {
@@ -91,7 +92,7 @@ static int all_stood(const hf_row *was, const hf_row *row, uint64_t session)
     return 1;
 }
 
-/* Our own sessions that the row names, and with which nothing in it is new. */
+/* Finds our own sessions that the row names, but with which nothing in the row is new. */
 static void find_old(hf_store *st, const hf_row *was, const hf_row *row, struct hf__et_dead *ret)
 {
     ret->n = 0;

@@ -12,7 +12,7 @@ enum { ROW_FORMAT = 1 }; /* of this message; other stores number theirs */
 
 /* ---- there ---- */
 
-/* Borrowed: a message that is packed and nothing else. */
+/* Borrows bytes for a message that is only packed. */
 static ProtobufCBinaryData borrowed(const void *at, size_t len)
 {
     return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)at};

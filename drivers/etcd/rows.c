@@ -9,7 +9,8 @@
 
 enum { PAGE = 1000 };
 
-/* A key that is too long fails as one that there is no memory for. */
+/* Copies a key into the request's memory. A key that is too long fails as if there were no
+   memory. */
 static ProtobufCBinaryData copied(struct hf__et_mem *mem, const char *key, int n)
 {
     if (n >= 0 && n < HF_ET_KEY_CAP) return hf__et_copy(mem, key, (size_t)n);
@@ -91,7 +92,7 @@ static int add_life(struct group *g, const char *name, const char *value, int64_
     return 1;
 }
 
-/* The text of a value, which isn't NUL-terminated, as far as numbers need it. */
+/* Copies the beginning of a value, which isn't NUL-terminated, for a number to be read. */
 static const char *short_text(const ProtobufCBinaryData *value, char to[32])
 {
     size_t len = value->len < 31 ? value->len : 31;
@@ -100,7 +101,7 @@ static const char *short_text(const ProtobufCBinaryData *value, char to[32])
     return to;
 }
 
-/* What stands beside the row: its rev, a session. 0 or HF_NOMEM. */
+/* Adds a key that stands beside the row: its rev, or a session. Returns 0 or HF_NOMEM. */
 static int add_beside(struct group *g, const HfEt__KeyValue *kv, const char *tail, size_t len)
 {
     char name[32], value[32];
@@ -136,14 +137,14 @@ static int group_add(struct group *g, const HfEt__KeyValue *kv)
 
 static int is_there(const struct life *life) { return life && life->there; }
 
-/* Is it over, as a reply of that term shows it? */
+/* Returns 1 if a party's session has ended, by a reply of that term. */
 static int is_over(const struct life *life, const hf_party *p, int holds, int64_t term)
 {
     if (!p->session || is_there(life)) return 0;
     return !holds || hf__et_made_in(life && life->by ? life->by : p->session, term);
 }
 
-/* What the group says, in that term. `row` is initialized. */
+/* Makes the row of a group of keys that was read in that term. `row` is initialized. */
 static int group_row(const struct group *g, int64_t term, hf_row *row, const char **ret_why)
 {
     hf_row_clear(row);
@@ -163,7 +164,7 @@ static int group_row(const struct group *g, int64_t term, hf_row *row, const cha
     return 0;
 }
 
-/* The row of `key` in a range's answer, and what stands beside it, to be freed in any case. */
+/* Finds in a range's answer the row of `key` and the keys beside it, to be freed in any case. */
 static int read_range(const HfEt__RangeResponse *range, int64_t term, const hf_rowkey *key,
                       hf_row *row, struct group *g, const char *what, hf_error *err)
 {
@@ -190,7 +191,8 @@ void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *tex
 
 /* ---- reading ---- */
 
-/* A holder's session is missing, and may have been kept: see leases.c. */
+/* Returns 1 if a holder's session is missing, but the holder may still believe in it: see
+   leases.c. */
 static int in_doubt(const struct group *g, const hf_party *p)
 {
     return p->session && !(p->flags & HF_PARTY_DEAD) && !is_there(life_of(g, p->session));
@@ -202,7 +204,7 @@ static int is_stale_note(const struct life *life, const hf_row *row)
     return life->by && !hf__et_names(row, life->session);
 }
 
-/* For how many seconds such holders may believe at most; 0: there are none. */
+/* Returns for how many seconds such holders may believe at most; 0: there are none. */
 static int64_t longest_doubt_s(const struct group *g, const hf_row *row)
 {
     int64_t s = 0;
@@ -332,8 +334,9 @@ static int tell(struct scan *s, const struct group *g, int64_t term)
     return s->row.rev ? s->see(s->arg, &key, &s->row) != 0 : 0;
 }
 
-/* The groups of one page. The last is left for the next page if there is one, for its keys must be
-   read at one moment: *ret_next is where that begins (NULL: no next page). 1: stop. */
+/* Reports the groups of one page. The last group is left for the next page if there is one, because
+   its keys must be read at one moment; *ret_next is where it begins (NULL: there is no next page).
+   Returns 1 if the scan is to stop. */
 static int tell_page(struct scan *s, const HfEt__RangeResponse *page, int64_t term, char **ret_next)
 {
     int more = page->more, rc = 0;

@@ -134,7 +134,7 @@ static void send_bundle(struct hf__et_txn *t, struct payloads *all)
     all->bundle = NULL;
 }
 
-/* A session that the row names more than once is notified once. */
+/* Returns 1 if a party before this one has the same session, which is notified once. */
 static int is_told_already(const hf_row *row, uint32_t i)
 {
     for (uint32_t n = 0; n < i; n++)
@@ -211,8 +211,9 @@ static int somebody_listens(const hf_row *row)
     return row->n_queue != 0;
 }
 
-/* A session of ours leaves the row. If its key were deleted while others subscribe, all of them
-   would look for a death. So the key stays without a lease until a later write tidies it up. */
+/* Removes the key of a session of ours that leaves the row. If others subscribe, a deletion would
+   make all of them look for a death, so the key stays without a lease until a later write deletes
+   it. */
 static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                      const hf_row *row, struct hf__et_mark *mark, int tidied, int listened)
 {

@@ -36,7 +36,7 @@ static size_t drop(char *bytes, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* The socket is libcurl's from then on. */
+/* Gives the connected socket to libcurl, which owns it from then on. */
 static curl_socket_t connected(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     int *socket_fd = arg, fd = *socket_fd;
@@ -54,7 +54,8 @@ static int is_connected(void *arg, curl_socket_t fd, curlsocktype purpose)
     return CURL_SOCKOPT_ALREADY_CONNECTED;
 }
 
-/* An address that stands for the host's, whatever they are. 0: no memory. */
+/* Gives libcurl some address for the host, because the socket is connected already. Returns 0 if
+   there is no memory. */
 static int set_socket(CURL *c, const char *endpoint, int *fd, struct curl_slist **addresses)
 {
     char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP], text[HF_ET_HOST_CAP + 40];
@@ -97,7 +98,7 @@ static int meaning(CURLcode rc)
     }
 }
 
-/* The server was reached, and speaks something else. */
+/* Returns 1 if the server was reached, but speaks another protocol. */
 static int is_other_protocol(CURLcode rc)
 {
     return rc == CURLE_UNSUPPORTED_PROTOCOL || rc == CURLE_GOT_NOTHING ||

@@ -156,7 +156,7 @@ static int all_created(const struct hf__et_watcher *watcher)
     return 1;
 }
 
-/* Until etcd has said that it watches them. */
+/* Waits until etcd has confirmed the watches. */
 static int await_created(hf_store *st)
 {
     int64_t until_us = hf__local_us() + st->http.io_timeout_ms * 1000;
@@ -202,7 +202,7 @@ static void clear_range(struct range *r)
     *r = (struct range){NULL, NULL};
 }
 
-/* 0, or HF_NOMEM: then the range is as before. */
+/* Extends the range so that it has the key. Returns 0 or HF_NOMEM: then the range is as before. */
 static int extend(struct range *r, const char *key)
 {
     int before = !r->first || strcmp(key, r->first) < 0;
@@ -224,8 +224,8 @@ static int extend(struct range *r, const char *key)
     return 0;
 }
 
-/* All keys that begin as both of its ends do: those that are waited for later are among them, as a
-   rule, and need no further stream. 0 or HF_NOMEM. */
+/* Widens the range to all keys with the common prefix of its ends. Keys that are waited for later
+   are mostly among them, and need no further stream. Returns 0 or HF_NOMEM. */
 static int widen(struct range *r)
 {
     size_t n = 0;
@@ -255,8 +255,8 @@ static void see_wanted(void *arg, const char *key, int in_line)
     if (extend(&w->watcher->pending[w->kind], key)) w->failed = 1;
 }
 
-/* All keys that are waited for in that way are pending; but for those that a stream watches, unless
-   `all`. 0 or HF_NOMEM. */
+/* Makes the keys that are waited for in that way pending; without `all`, only those that no stream
+   watches yet. Returns 0 or HF_NOMEM. */
 static int pend_wanted(struct hf__et_watcher *watcher, enum kind kind, int all)
 {
     struct walk w = {watcher, kind, all, 0};
@@ -264,7 +264,7 @@ static int pend_wanted(struct hf__et_watcher *watcher, enum kind kind, int all)
     return w.failed ? HF_NOMEM : 0;
 }
 
-/* -1: none. */
+/* Returns a stream that isn't in use; -1: none. */
 static int unused_stream(const struct hf__et_watcher *watcher, enum kind kind)
 {
     int first = (int)kind * OF_A_KIND, n = kind == INBOXES ? 1 : OF_A_KIND;
@@ -291,7 +291,7 @@ static int watch_kind(hf_store *st, enum kind kind)
     return rc;
 }
 
-/* An inbox exists for each queued waiter. */
+/* Watches the inboxes of this handle's queued waiters. */
 static int watch_inboxes(hf_store *st)
 {
     char first[HF_ET_ADDRESS_CAP], behind[HF_ET_ADDRESS_CAP];

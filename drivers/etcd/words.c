@@ -60,7 +60,7 @@ size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP])
                             p->flags & ~HF_PARTY_DEAD);
 }
 
-/* 0: the text is no notification. */
+/* Reads a notification. Returns 0 if the text isn't one. */
 static int read_word(const char *said, size_t len, struct word *to)
 {
     unsigned long long n[5];
@@ -101,7 +101,7 @@ void hf__et_words_close(hf_store *st)
     free(st->words);
 }
 
-/* Under the mutex. NULL: nobody waits for it. */
+/* Returns the subscription to the key; NULL: none. Under the mutex. */
 static struct subscription *find(const struct hf__et_words *w, uint64_t hash)
 {
     return (struct subscription *)hf__sub_of_hash(&w->sub, hash, NULL);
@@ -195,7 +195,8 @@ void hf__et_words_forget(struct hf__et_words *w)
     pthread_mutex_unlock(&w->mu);
 }
 
-/* Under the mutex. 0: it says too little. */
+/* Writes into `row` what the notification says. Returns 0 if that is too little. Under the
+   mutex. */
 static int tell(const struct subscription *k, hf_row *row)
 {
     const char *why;
@@ -234,7 +235,8 @@ int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
 
 /* ---- what happens ---- */
 
-/* Another stream brought that revision already; else it is known from now on. Under the mutex. */
+/* Returns 1 if another stream has brought that revision already; otherwise notes it. Under the
+   mutex. */
 static int is_old(uint64_t *last, uint64_t revision)
 {
     int is = revision <= *last;
@@ -242,7 +244,7 @@ static int is_old(uint64_t *last, uint64_t revision)
     return is;
 }
 
-/* 1: somebody here is to look at it. */
+/* Takes in a notification. Returns 1 if a wait of this handle has to look. */
 static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t revision,
                              const ProtobufCBinaryData *said)
 {

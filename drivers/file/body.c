@@ -149,7 +149,8 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
 
 /* ---- waiters that were granted the key ---- */
 
-/* Both lists keep their order. So the search for a party goes on where the last one was found. */
+/* Notes the wakeups that this write owes. The old and the new list of parties have the same order,
+   so the search for a party goes on where the last one was found. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                       struct hf__owed *owed)
 {

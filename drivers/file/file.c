@@ -25,12 +25,13 @@ void hf__break(struct hf__client *c, int code, const char *why)
 {
     int sound = 0;
     atomic_store_explicit(&c->broken_why, why, memory_order_release);
-    /* The first reason stays; releases the text. */
+    /* Only the first reason is kept. Release order publishes the text. */
     atomic_compare_exchange_strong_explicit(&c->broken, &sound, code, memory_order_acq_rel,
                                             memory_order_acquire);
 }
 
-/* Linux marks pages clean whose writing failed: a second fdatasync that succeeds proves nothing. */
+/* Marks the store as broken after a failed sync. Linux marks pages clean whose writing failed, so a
+   second fdatasync that succeeds proves nothing. */
 int hf__sync_failed(const struct hf__op *op, int sys)
 {
     hf__break(op->c, HF_UNAVAILABLE, "could not be written to the disk");
@@ -75,7 +76,7 @@ static int options(hf_store *st, const hf_url *url, int *ret_force, hf_error *er
     return 0;
 }
 
-/* With the default filled in. */
+/* Makes the path of a URL absolute, or the default path if it has none. */
 static int resolve(hf_url *url, hf_error *err)
 {
     char path[HF_FILE_PATH_CAP], here[HF_FILE_PATH_CAP];
@@ -94,7 +95,7 @@ static int resolve(hf_url *url, hf_error *err)
     return hf_url_set_path(url, path, err);
 }
 
-/* The core has resolved the path; a caller that opens the driver without the core has not. */
+/* Resolves the path again, for callers that open the driver without the core. */
 static int find_path(hf_store *st, const hf_url *url, hf_error *err)
 {
     hf_url absolute = *url;

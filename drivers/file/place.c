@@ -21,14 +21,14 @@ static int up(char *path)
     return 1;
 }
 
-/* The nearest directory on the way to `path` that is there, itself included. */
+/* Finds the nearest directory on the way to `path` that exists, `path` itself included. */
 static void nearest(char *path, struct stat *ret)
 {
     while (stat(path, ret) && up(path)) continue;
 }
 
-/* Root leaves nothing of root's in the directory of a user, whose own programs couldn't use it
-   then (sudo keeps HOME where it is told so). *ret_other: the user. */
+/* Returns 0 if this is root, and the directory is another user's: files of root's there could not
+   be used by the user's own programs. (sudo may keep HOME.) *ret_other: that user. */
 static int is_for_us(const char *dir, uid_t *ret_other)
 {
     char path[HF_FILE_PATH_CAP];
@@ -39,10 +39,10 @@ static int is_for_us(const char *dir, uid_t *ret_other)
     return !s.st_uid;
 }
 
-/* The absolute directory that a variable of the environment names, in *ret, or NULL there: none. A
-   set-user-id program has none, as the variables are its caller's. A relative path is refused: it
-   would be another store in each working directory.
-   Returns: 0; HF_INVALID: relative. */
+/* Reads the absolute directory that a variable of the environment names into *ret; NULL: none. A
+   set-user-id program has none, as the variables are its caller's. A relative path is refused,
+   because it would be another store in each working directory.
+   Returns: 0; HF_INVALID: the path is relative. */
 static int named_directory(const char *variable, const char **ret, hf_error *err)
 {
     const char *dir = secure_getenv(variable);

@@ -118,7 +118,7 @@ static int claim(struct recovery *r, uint64_t line, uint64_t n, const volatile v
     return 0;
 }
 
-/* What a body's head says, if it was ever written as this cell's. */
+/* Reads a body's head, if it was ever written as this cell's. */
 static int head_of(const struct hf__cell *cell, const struct hf__body *at, struct hf__body *ret)
 {
     *ret = *at;
@@ -132,8 +132,8 @@ static void wipe(void *at, size_t len)
         if (*p) *p = 0; /* what is clean stays so */
 }
 
-/* The newest valid marker of the cell's key that counts, or NULL. `newest` is the newest of the
-   bodies that are whole; are all of them? */
+/* Returns the newest valid marker of the cell's key that counts, or NULL. `newest` is the newest of
+   the bodies that are whole; all_whole: every body is. */
 static const struct hf__marker *newest_marker(const struct hf__marker *pair, struct hf__cell *cell,
                                               const struct hf__body *newest, int all_whole)
 {

@@ -54,7 +54,8 @@ void hf__look_sometimes(struct hf__client *c, int64_t clock_us)
     atomic_store_explicit(&c->look, 1, memory_order_release);
 }
 
-/* The common case of it. Relaxed: an operation more or less doesn't matter. */
+/* Returns 1 in the common case that the store is usable. Relaxed: an operation more or less doesn't
+   matter. */
 static inline int is_sound(const struct hf__client *c)
 {
     return !atomic_load_explicit(&c->broken, memory_order_relaxed) &&
@@ -84,7 +85,8 @@ static inline int is_ahead(const struct hf__client *c, uint64_t rev, int64_t clo
            rev > atomic_load_explicit(&c->ceiling_us, memory_order_relaxed);
 }
 
-/* For a rev that somebody else made. A clock read lately will do: it is behind at most. */
+/* Returns 1 if another client's rev isn't too far ahead of the clock. A clock that was read lately
+   is enough, because it is behind at most. */
 static inline int is_in_reach(const struct hf__client *c, uint64_t rev)
 {
     return (int64_t)rev <= atomic_load_explicit(&c->last_us, memory_order_relaxed) + AHEAD_US ||
@@ -109,7 +111,7 @@ struct hot {
     struct hf__body head; /* of *at */
 };
 
-/* A whole body's address, or NULL. */
+/* Returns the address of a body that lies within the file, or NULL. */
 static inline struct hf__body *body_at(const struct hf__client *c, _Atomic uint64_t *link,
                                        size_t *ret_size)
 {
@@ -121,7 +123,8 @@ static inline struct hf__body *body_at(const struct hf__client *c, _Atomic uint6
     return hf__line_at(c, line);
 }
 
-/* A hint may be as old as it likes: cells never move, but a vacant one may have got another key. */
+/* Finds a key by its hint. The hint may be old: cells never move, but a vacant one may have got
+   another key. */
 static inline int is_hot(const struct hf__client *c, const hf_rowkey *key, struct hot *h)
 {
     uint64_t line = hf__hint_of(c, key);
@@ -141,7 +144,7 @@ static inline int is_hot(const struct hf__client *c, const hf_rowkey *key, struc
            hf__used(&h->head) <= size - sizeof h->head && !(hf__flags(&h->head) & HF_BODY_VACANT);
 }
 
-/* The key's cell; f->cell is NULL if there is none. */
+/* Finds the key's cell; f->cell is NULL if there is none. */
 static int locate(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     struct hot h;
@@ -186,7 +189,8 @@ int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t nee
 
 /* ---- writing bodies ---- */
 
-/* The row of a grant, stored in *to and told in *cur: `party` holds, nobody waits. */
+/* Stores in *to the row of a grant, and copies what it reports to *cur: `party` holds, nobody
+   waits. */
 static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, struct hf__body *to,
                              uint64_t rev, const hf_party *party, int64_t clock_us, hf_row *cur)
 {
@@ -211,7 +215,7 @@ static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, 
     hf__tell_grant(cur, party, rev, clock_us);
 }
 
-/* The row, except for its marker, which h->extent and h->marker_seq tell of. */
+/* Stores the row, except for its marker, which h->extent and h->marker_seq name. */
 static inline void put_row(struct hf__cell *cell, struct hf__body *to, const hf_row *row,
                            size_t need, struct hf__body *h)
 {
@@ -257,7 +261,7 @@ int hf__rows_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_c
 
 /* ---- acquire ---- */
 
-/* Under the bucket's lock. HF_CONFLICT: *cur is the current row. */
+/* Grants a free key under the bucket's lock. HF_CONFLICT: *cur is the current row. */
 static int grant_locked(const struct hf__op *op, struct hf__bucket *b, const hf_party *party,
                         size_t need, int64_t clock_us, hf_row *cur, struct hf__found *f)
 {
@@ -344,7 +348,7 @@ int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, 
 
 /* ---- replace ---- */
 
-/* HF_CONFLICT: *cur (if there is one) is the current row. */
+/* Compares the stored rev with `seen`. HF_CONFLICT: *cur (unless NULL) is the current row. */
 static int compare(const struct hf__op *op, const struct hf__found *f, uint64_t seen, hf_row *cur)
 {
     if ((f->cell ? f->head.rev : 0) == seen) return 0;
@@ -368,8 +372,8 @@ static int vacate(const struct hf__op *op, struct hf__bucket *b, const struct hf
     return 0;
 }
 
-/* The writer can't have known that the bucket has lost a later rev than his: he gets a free row
-   that tells him. */
+/* Stores a free row at the bucket's floor, because the writer can't know of the later rev that the
+   bucket has deleted. Returns HF_CONFLICT, with that row in *cur (unless NULL); or an error. */
 static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
 {
     struct hf__body *to, h = {.rev = f->head.rev, .marker_seq = f->head.marker_seq};
@@ -383,8 +387,8 @@ static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Instead of what was found. HF_CONFLICT: what was found is too old, *cur (if there is one) tells.
- */
+/* Stores the row in place of the one that was found. HF_CONFLICT: that one is too old; *cur (unless
+   NULL) is the current row. */
 static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_row *row,
                         size_t need, hf_row *cur, struct hf__found *f, struct hf__owed *owed)
 {
@@ -482,7 +486,7 @@ int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf
 
 /* ---- update ---- */
 
-/* HF_CONFLICT: again, from the beginning. */
+/* Updates the row under the bucket's lock. HF_CONFLICT: the caller begins again. */
 static int update_locked(const struct hf__op *op, struct hf__bucket *b,
                          int (*step)(void *arg, hf_row *row), void *arg, hf_row *row,
                          struct hf__found *f, struct hf__owed *owed)

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The text of a live cell's key. */
+/* Copies the key of a live cell. */
 static int scan_key(const struct hf__op *op, struct hf__cell *cell, char key[HF_KEY_CAP])
 {
     uint64_t hash = HF_GET("scan.hash", cell->hash), word = HF_GET("scan.word", cell->key);
@@ -21,7 +21,8 @@ static int scan_key(const struct hf__op *op, struct hf__cell *cell, char key[HF_
 
 enum { ONE_DAMAGED = 16 };
 
-/* The cell behind *link: its key and row, if it is a live one. Moves *link on; NULL at the end. */
+/* Reads the cell behind *link: its key and row, if the cell is a live one. Moves *link on; NULL at
+   the end. */
 static int scan_one(const struct hf__op *op, struct hf__bucket *b, const char *prefix, size_t len,
                     _Atomic uint64_t **link, uint64_t *above, hf_row *row, char *key)
 {

@@ -207,7 +207,7 @@ int hf__file_death_fd(hf_store *st)
     return fd < 0 ? -1 : fd;
 }
 
-/* Everybody is told of a file that grows, too: that is nothing to look at. */
+/* Returns 1 if the file has only grown, which inotify reports, too. */
 static int has_grown(hf_store *st)
 {
     struct stat s;

@@ -16,7 +16,7 @@ static inline int hf__likely_head(const struct hf__body *b)
            hf__waiters(b) <= HF_PARTIES_CAP;
 }
 
-/* All of a party but its texts as one word, with these values in place of its own. */
+/* Returns a party without its texts as one word, with these values in place of its own. */
 static inline uint64_t hf__party_word(const hf_party *p, uint64_t token, int64_t since_us,
                                       int64_t expires_us, uint32_t claim_ms, uint8_t flags)
 {
@@ -32,7 +32,7 @@ static inline uint64_t hf__party_word_of(const hf_party *p)
 {
     return hf__party_word(p, p->token, p->since_us, p->expires_us, p->claim_ms, p->flags);
 }
-/* Of the parties so far (at first 0) and one more. */
+/* Returns the sum of the parties so far (0 at first) and one more. */
 static inline uint64_t hf__sum_next(uint64_t sum, uint64_t word)
 {
     return hf__turned(sum, 11) * HF_SEAL_FACTOR ^ word;

@@ -50,7 +50,7 @@ static void add_lines(struct parts *p, uint64_t first, uint64_t n)
     if (p->n <= PARTS) p->n++;
 }
 
-/* What recovery looks at to find the cell and all that counts of it. */
+/* Adds the pages that recovery reads to find the cell and its content. */
 static int add_cell(const struct hf__op *op, struct hf__bucket *b, struct hf__cell *wanted,
                     struct parts *p)
 {

@@ -71,8 +71,8 @@ static int nap(int64_t until_us)
     return 1;
 }
 
-/* A byte that others have for as long as they work: not asked for by F_OFD_SETLKW, for one of them
-   may be stopped. 0, ETIMEDOUT, or an errno. */
+/* Locks a byte that other processes hold while they work. It polls, without F_OFD_SETLKW, because
+   one of them may be stopped. Returns 0, ETIMEDOUT, or an errno. */
 int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us)
 {
     int sys;
@@ -81,16 +81,16 @@ int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us)
     return sys;
 }
 
-/* Is the descriptor still ours: 1, 0, or -1 if the system doesn't say? Programs that become daemons
-   like to close all they find, and open others in their place. */
+/* Returns 1 if the descriptor is still ours, 0 if not, -1 if the system doesn't say. Programs that
+   become daemons close all descriptors, and open others in their place. */
 static int is_ours(const struct hf__client *c, int fd, struct stat *s)
 {
     if (fstat(fd, s)) return errno == EBADF ? 0 : -1;
     return s->st_dev == c->dev && s->st_ino == c->ino;
 }
 
-/* Both of them, by the same answers. Of the client's `s` is filled. A store that was opened since
-   may have their numbers, but not their bytes, or not in this generation. */
+/* Returns the same for both descriptors, and fills `s` for the client's. A store that was opened
+   since may have the same descriptor numbers, but not the same locked bytes in this generation. */
 static int are_ours(struct hf__client *c, struct stat *s)
 {
     uint32_t slot = (uint32_t)(c->session & 0xffff);
@@ -123,7 +123,7 @@ int hf__os_take_slot(struct hf__client *c, uint32_t slot)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* 0 or an errno, but not that a signal came. */
+/* Allocates space. Returns 0 or an errno, but not EINTR. */
 static int allocate(int fd, int64_t from, int64_t len)
 {
     sigset_t all, before;

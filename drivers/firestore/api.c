@@ -51,7 +51,7 @@ static int meaning_of(const char *status, long http, struct hf__fs_call *call)
     return call->writes ? HF_UNKNOWN : HF_UNAVAILABLE;
 }
 
-/* The error in an answer, which may be an array (a stream); NULL: there is none. */
+/* Returns the error in an answer, which may be an array (a stream); NULL: there is none. */
 static const json_t *error_in(const json_t *answer)
 {
     const json_t *item;
@@ -67,7 +67,7 @@ static int fail(const struct hf__fs_call *call, int code, const char *why, hf_er
     return hf_fail(err, code, 0, "firestore: %s '%s': %s", call->what, call->key, why);
 }
 
-/* The first line of a text, without what must not be shown. */
+/* Copies the first line of a text, unless it has a secret. */
 static void show(const char *from, const char *header, char to[ANSWER_SHOWN])
 {
     const char *token = strrchr(header, ' ') + 1;

@@ -34,7 +34,7 @@ static int set(char **to, const char *text)
     return *to ? 0 : HF_NOMEM;
 }
 
-/* The whole of a file, ended by a NUL; NULL: errno. */
+/* Reads a whole file, and ends it by a NUL. NULL: errno. */
 static char *read_file(const char *path)
 {
     FILE *f = hf__fopen(path);
@@ -66,7 +66,7 @@ struct member {
     const char *missing; /* what to say of that; NULL: it may */
 };
 
-/* 0, or INVALID, NOMEM: *ret_why. */
+/* Reads members of a JSON object. Returns 0; HF_INVALID or HF_NOMEM, with *ret_why. */
 static int read_members(const json_t *from, const struct member *m, size_t n, const char **ret_why)
 {
     for (; n--; m++) {
@@ -101,7 +101,7 @@ static int read_person(struct hf__fs_auth *a, const json_t *j, const char **ret_
     return rc || a->token_uri ? rc : set(&a->token_uri, "https://oauth2.googleapis.com/token");
 }
 
-/* What a file of credentials says; the texts are to be forgotten in every case. */
+/* Reads a file of credentials. The caller wipes the texts in every case. */
 static int read_credentials(struct hf__fs_auth *a, const char *path, hf_error *err)
 {
     char reason[HF_KIT_WHY];
@@ -152,8 +152,8 @@ static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
     return rc ? hf_fail(err, rc, 0, "firestore: open: out of memory") : 0;
 }
 
-/* Under the mutex. Reads the file again: its key may have been exchanged. While it is being
-   replaced it may be missing, or half of it may be there; later it is whole. */
+/* Reads the file again, because its key may have been exchanged. While the file is being replaced
+   it may be missing or incomplete. Under the mutex. */
 static int read_again(struct hf__fs_auth *a, hf_error *err)
 {
     struct hf__fs_auth now = {.who = a->who};
@@ -217,7 +217,8 @@ void hf__fs_auth_close(struct hf__fs_auth *a)
 
 /* ---- tokens for credentials ---- */
 
-/* The signed statement. 0, or NOMEM, INVALID: *ret_why. */
+/* Makes the signed statement for the token server. Returns 0; HF_NOMEM or HF_INVALID, with
+ *ret_why. */
 static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_why)
 {
     jwt_t *jwt = NULL;
@@ -238,7 +239,7 @@ static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_w
     return HF_INVALID;
 }
 
-/* The next field of a form, "name=value&"; 0: no memory. */
+/* Appends a field of a form, "name=value&". Returns 0 if there is no memory. */
 static int put_field(FILE *to, const char *name, const char *value)
 {
     char *safe = curl_easy_escape(NULL, value, 0);
@@ -248,7 +249,7 @@ static int put_field(FILE *to, const char *name, const char *value)
     return ok;
 }
 
-/* What the token server is asked. 0, or NOMEM, INVALID: *ret_why. */
+/* Makes the request to the token server. Returns 0; HF_NOMEM or HF_INVALID, with *ret_why. */
 static int request(const struct hf__fs_auth *a, char **ret, const char **ret_why)
 {
     char *form = NULL, *jwt = NULL;
@@ -337,7 +338,8 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__rest_reply *r, in
     return rc;
 }
 
-/* Under the mutex, but not while somebody else could do without. */
+/* Gets a new access token. Called with the mutex, which is released during the request while the
+   old token is still valid for others. */
 static int get_access(struct hf__fs_auth *a, struct hf__rest *net, hf_error *err)
 {
     static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded", NULL};
@@ -376,8 +378,8 @@ static int get_access(struct hf__fs_auth *a, struct hf__rest *net, hf_error *err
 
 /* ---- the header ---- */
 
-/* The token of a user, as it stands in its file now. While somebody replaces the file it may be
-   missing or empty. */
+/* Reads a user's token from its file. While the file is being replaced it may be missing or
+   empty. */
 static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
 {
     char *text = read_file(a->path);

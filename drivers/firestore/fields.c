@@ -36,7 +36,8 @@ static json_t *text_value(const char *text, size_t len)
     return wrapped("stringValue", json_stringn(text, len));
 }
 
-/* Plain JSON (texts, whole numbers, arrays, objects) as a value of Firestore; NULL: no memory. */
+/* Returns plain JSON (texts, whole numbers, arrays, objects) as a value of Firestore; NULL: no
+   memory. */
 static json_t *to_value(const json_t *plain)
 {
     const char *name;
@@ -62,7 +63,7 @@ static json_t *to_value(const json_t *plain)
                                 : wrapped("mapValue", wrapped("fields", all));
 }
 
-/* 0: not a whole number. */
+/* Reads a whole number. Returns 0 if the value isn't one. */
 static int read_number(const json_t *value, int64_t *ret)
 {
     const json_t *j = json_object_get(value, "integerValue");
@@ -90,7 +91,8 @@ static json_t *made(json_t *j, int *ret_rc)
     return j;
 }
 
-/* And back; NULL: no memory (*ret_rc is HF_NOMEM), or something that no row holds. */
+/* Returns a value of Firestore as plain JSON. NULL: no memory (*ret_rc is HF_NOMEM), or a value
+   that no row has. */
 static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 {
     const json_t *list = json_object_get(value, "arrayValue");

@@ -6,18 +6,20 @@
 
 #include "kit/columns.h"
 
-/* The row as `fields` of a document. NULL: *ret_rc is HF_NOMEM or HF_INVALID, *ret_why the reason.
- */
+/* Returns the row as `fields` of a document. NULL: *ret_rc is HF_NOMEM or HF_INVALID, *ret_why the
+   reason. */
 json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why);
-/* And back, for that reader: 0, HF_NOMEM, or HF_CORRUPT. `row` is initialized. */
+/* Reads a row from `fields`; `by` names the place, for messages. `row` is initialized. Returns 0,
+   HF_NOMEM or HF_CORRUPT. */
 int hf__fs_row(const json_t *fields, const struct hf__row_reader *by, hf_row *row, hf_error *err);
-/* The key that the document says it is of; NULL: it is no lock. */
+/* Returns the key that the document names; NULL: the document is no lock. */
 const char *hf__fs_key_of(const json_t *fields);
-/* The names of all fields, for an update mask. NULL: out of memory. */
+/* Returns the names of all fields, for an update mask. NULL: out of memory. */
 json_t *hf__fs_field_names(void);
 
 enum { HF_FS_TIME_CAP = 40 };
-/* A time as "2026-01-31T12:00:00.123456Z" in µs since 1970; -1: it isn't one. */
+/* Reads a time such as "2026-01-31T12:00:00.123456Z", in µs since 1970. Returns -1 if it isn't
+   one. */
 int64_t hf__fs_time(const json_t *text);
 void hf__fs_time_text(int64_t us, char ret[HF_FS_TIME_CAP]);
 

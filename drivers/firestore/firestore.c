@@ -133,7 +133,7 @@ json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row
     return write;
 }
 
-/* Refused: the row that is there now. */
+/* Reads the present row, after a write was refused. */
 static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
                     int64_t many_until_us, hf_error *err)
 {
@@ -141,7 +141,8 @@ static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *re
     return rc ? rc : HF_CONFLICT;
 }
 
-/* The time of the update that the write has to meet. 0, HF_CONFLICT, or the error. */
+/* Finds the update time that the write must find in the document. Returns 0, HF_CONFLICT, or the
+   error. */
 static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *cur,
                      int64_t *ret_clock_us, int64_t *ret_update_us, int64_t many_until_us,
                      hf_error *err)
@@ -203,8 +204,8 @@ struct listing {
     json_t *after; /* where the next one begins: behind the last of them; NULL: at the beginning */
 };
 
-/* A document of the query: told, if it is the lock of a key with the prefix, in its own place.
-   Others may stand among them. */
+/* Reports a document of the query if it is the lock of a key with the prefix, at that key's place.
+   Other documents are passed over. */
 static int see_document(struct listing *l, const json_t *document, hf_error *err)
 {
     const json_t *fields = json_object_get(document, "fields");
@@ -223,7 +224,7 @@ static int see_document(struct listing *l, const json_t *document, hf_error *err
     return hf__listing_show(&l->all, &key, rc);
 }
 
-/* The query of a page, by its order, which is that of an index that every database has. */
+/* Makes the query of a page, in the order of an index that every database has. */
 static json_t *page(const struct listing *l)
 {
     json_t *query = json_pack("{s:i}", "limit", PAGE_ROWS);
@@ -253,7 +254,7 @@ static json_t *page(const struct listing *l)
     return bad ? NULL : json_pack("{s:o}", "structuredQuery", query);
 }
 
-/* The next page begins behind this document. 0: no memory. */
+/* Notes that the next page begins after this document. Returns 0 if there is no memory. */
 static int go_behind(struct listing *l, const json_t *document)
 {
     json_t *name = json_pack("{s:O}", "referenceValue", json_object_get(document, "name"));
@@ -334,7 +335,7 @@ static int refuse(const hf_url *url, const char *why, hf_error *err)
     return hf_fail(err, HF_INVALID, 0, "firestore: open '%s': %s", url->safe, why);
 }
 
-/* An option; NULL: not given, or *ret_why. */
+/* Reads an option. NULL: it isn't given, or *ret_why says what is wrong. */
 static const char *option(const hf_url *url, const char *name, char *to, size_t cap,
                           const char **ret_why)
 {
@@ -349,7 +350,7 @@ static int id_of(const char *s)
                               "-._:()")];
 }
 
-/* Which project and database. NULL, or what is wrong. */
+/* Reads the project and the database. Returns NULL, or what is wrong. */
 static const char *set_database(hf_store *st, const hf_url *url)
 {
     const char *database = url->path[0] == '/' ? url->path + 1 : url->path;
@@ -363,7 +364,7 @@ static const char *set_database(hf_store *st, const hf_url *url)
     return n < (int)sizeof st->place.documents ? NULL : "the database: too long";
 }
 
-/* Where the server is. NULL, or what is wrong. */
+/* Sets the server's address. Returns NULL, or what is wrong. */
 static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
 {
     const char *host = secure_getenv("FIRESTORE_EMULATOR_HOST");

@@ -19,7 +19,7 @@ enum { DEPTH = 100, ID_MOST = 1500 };
 
 /* ---- IDs ---- */
 
-/* Would Firestore refuse this ID, although it has the right characters? */
+/* Returns 1 if Firestore refuses this ID although its characters are allowed. */
 static int reserved(const char *id, size_t len)
 {
     if (len == 1 || len == 2) return !memcmp(id, "..", len);
@@ -31,7 +31,7 @@ static int legal_id(const char *id, size_t len)
     return len && len <= ID_MOST && !reserved(id, len) && !memchr(id, '/', len);
 }
 
-/* How many legal IDs the path consists of; 0: not of such. */
+/* Returns how many IDs the path has; 0: not all of them are legal. */
 static int count_parts(const char *path)
 {
     int n = 0;
@@ -74,7 +74,7 @@ void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP])
 
 /* ---- places ---- */
 
-/* Without slashes at the ends. 0: too long. */
+/* Copies a path without slashes at its ends. Returns 0 if it is too long. */
 static int trimmed(const char *path, char *to, size_t cap)
 {
     path += strspn(path, "/");

@@ -61,7 +61,7 @@ static size_t count(const struct part *p, enum state state)
     return n;
 }
 
-/* The reason alone: the message names a key. */
+/* Returns the reason in an error, without the key that the message names. */
 static const char *reason(const hf_error *err)
 {
     const char *why = strstr(err->text, "': ");
@@ -84,7 +84,8 @@ static size_t item_of(const struct part *p, enum state state, const char *name, 
     return p->n;
 }
 
-/* What was read of one that was in doubt: is it to be written, or refused? */
+/* Judges a document that was read: its replace is to be written if the row is the one that was
+   seen, otherwise it is refused. */
 static void see(struct part *p, enum state state, size_t i, const json_t *found, int64_t clock_us)
 {
     hf_replace *r = p->item[i];
@@ -142,7 +143,8 @@ static void read_all(struct part *p, enum state state)
 
 /* ---- writing ---- */
 
-/* What a status other than OK means of one write. Those that aren't listed are ambiguous. */
+/* Returns the code for a status of one write other than OK. A status that isn't listed is
+   ambiguous. */
 static int code_of(int64_t status)
 {
     switch (status) {
@@ -178,7 +180,8 @@ static void judge(struct part *p, size_t i, const json_t *status, const json_t *
     }
 }
 
-/* The body, of those that are to be written. NULL: there are none, or no memory. */
+/* Makes the body of a request with the replaces that are to be written. NULL: there are none, or no
+   memory. */
 static json_t *body_of(struct part *p)
 {
     json_t *writes = json_array();

@@ -34,7 +34,7 @@ static int is_reserved(const char *owner, size_t len)
     return len == strlen(HF_OWNER_ENDED) && !memcmp(owner, HF_OWNER_ENDED, len);
 }
 
-/* What `more` says of the first holder beside its fields. */
+/* Returns the numbers of the first holder that are kept in `more`. */
 static void numbers_in_more(const hf_row *row, int64_t ret[HF_PARTY_FIELDS])
 {
     hf__party_to_numbers(&row->party[0], ret);
@@ -43,7 +43,8 @@ static void numbers_in_more(const hf_row *row, int64_t ret[HF_PARTY_FIELDS])
         if (!hf__party_range[i].in_more) ret[i] = 0;
 }
 
-/* *ret is NULL if nothing is to be said. 0, or -1: no memory, or a text that isn't UTF-8. */
+/* Makes `more`; *ret is NULL if it is empty. Returns 0; -1: no memory, or a text that isn't
+   UTF-8. */
 static int put_more(const hf_row *row, json_t **ret)
 {
     const hf_party *p = &row->party[0];
@@ -65,7 +66,7 @@ static int put_more(const hf_row *row, json_t **ret)
 
 static const char bad_more[] = "more is not what is to be said of a holder";
 
-/* A member that this version doesn't know may change what a hold means. */
+/* Returns 1 if this version knows the member. An unknown one may change what a hold means. */
 static int is_known_in_more(const char *name)
 {
     for (int i = 0; i < HF_PARTY_FIELDS; i++)
@@ -73,7 +74,8 @@ static int is_known_in_more(const char *name)
     return !strcmp(name, "owner") || !strcmp(name, "holders");
 }
 
-/* The first holder has its fields already. NULL, or what is wrong. */
+/* Reads the members of `more` that belong to the first holder, which has its fields already.
+   Returns NULL, or what is wrong. */
 static const char *read_first(json_t *more, hf_row *row)
 {
     hf_party *p = &row->party[0];
@@ -118,7 +120,7 @@ static int read_more(json_t *more, hf_row *row, const char **ret_why)
 
 /* ---- the marker ---- */
 
-/* NULL: no memory, or a text that isn't UTF-8. */
+/* Makes `done`. NULL: no memory, or a text that isn't UTF-8. */
 static json_t *put_done(const hf_row *row)
 {
     json_t *done = json_object();
@@ -300,7 +302,7 @@ static int parse_json(struct hf__fields *f, const char **ret_why)
     return 0;
 }
 
-/* A tree that there was no memory for isn't an empty one. */
+/* Returns HF_NOMEM if there was no memory for a tree, which would look empty; otherwise 0. */
 static int has_trees(const struct hf__fields *f)
 {
     for (int i = 0; i < HF_FIELDS; i++)
@@ -308,7 +310,7 @@ static int has_trees(const struct hf__fields *f)
     return 0;
 }
 
-/* A web client that releases a lock leaves one. */
+/* Returns 1 for an empty object, which a web client leaves when it releases a lock. */
 static int is_empty_object(const json_t *json)
 {
     return json_is_object(json) && !json_object_size(json);

@@ -42,7 +42,7 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct job *running;
 static unsigned n_running;
 
-/* A child of fork has the jobs of its parent, but not their threads: it forgets them. */
+/* The child of a fork has its parent's jobs, but not their threads, so it forgets them. */
 static void before_fork(void) { pthread_mutex_lock(&mu); }
 static void in_parent(void) { pthread_mutex_unlock(&mu); }
 static void in_child(void)
@@ -110,7 +110,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* Under the mutex. 0, or errno. The program's signals are not for this thread. */
+/* Starts a thread for the job, which blocks all signals. Returns 0 or an errno. Under the mutex. */
 static int run(struct job *job)
 {
     pthread_t thread;
@@ -132,7 +132,7 @@ static int run(struct job *job)
     return 0;
 }
 
-/* Under the mutex. The job of this name and port: one that runs, or a new one. */
+/* Finds the running job of this name and port, or starts a new one. Under the mutex. */
 static int join_or_run(const char *host, const char *port, struct job **ret, char why[HF_KIT_WHY])
 {
     struct job *job = find_running(host, port);
@@ -159,7 +159,7 @@ static int join_or_run(const char *host, const char *port, struct job **ret, cha
 
 /* ---- lookups ---- */
 
-/* The first of one family, from `a` on. */
+/* Returns the first address of one family, from `a` on. */
 static const struct addrinfo *of_family(const struct addrinfo *a, int family, int same)
 {
     while (a && ((a->ai_family == family) != same ||
@@ -187,7 +187,7 @@ static size_t in_turn(const struct addrinfo *found, struct hf__endpoint to[HF_EN
     return n;
 }
 
-/* 1: it was a path or a number, and l->to is filled. */
+/* Resolves a path or a number, without a thread. Returns 1 if it was one; then l->to is filled. */
 static int without_thread(struct hf__lookup *l, const char *host, const char *port, int *ret_rc)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found = NULL;

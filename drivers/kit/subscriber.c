@@ -57,7 +57,7 @@ static void leave_spare(struct hf__sub *sub, struct hf__sub_channel *c)
     sub->n_spare--;
 }
 
-/* With one user more; NULL: out of memory. */
+/* Returns the channel of this name, with one user more. NULL: out of memory. */
 static struct hf__sub_channel *use_channel(struct hf__sub *sub, const char *name, size_t len)
 {
     uint64_t hash = hf_key_hash(name, len);
@@ -234,7 +234,8 @@ void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k)
     }
 }
 
-/* A channel that is left behind may be dropped: the new one is used before. */
+/* Moves a key to another channel. The new channel is taken first, because the old one may be
+   dropped. */
 static void move_to(struct hf__sub *sub, struct hf__sub_key *k, struct hf__sub_channel *c)
 {
     if (hf__sub_is_wanted(k)) sub->n_apart -= !k->at;

@@ -33,8 +33,9 @@ struct pending {
 
 /* ---- what a refusal means ---- */
 
-/* By its number; all others are passing: starting up and shutting down, too many connections of the
-   server's or the user's, a host that is blocked for its errors, a node that isn't ready. */
+/* Returns the code for an error of a login, by its number. Numbers that aren't listed are
+   temporary: starting up and shutting down, too many connections of the server or the user, a host
+   that is blocked for its errors, a node that isn't ready. */
 static int code_of(const struct hf__my_how *how, unsigned number)
 {
     switch (number) {
@@ -64,8 +65,8 @@ static enum hf__attempt_state refused(const struct login *l, struct hf__attempt 
 
 /* ---- one attempt ---- */
 
-/* The TLS handshake is no part of the library's calls that return while they wait: it may take
-   twice this, in seconds. */
+/* Returns the library's time limit for a TLS handshake, in seconds. The handshake blocks, and may
+   take twice as long. */
 static unsigned handshake_s(const struct hf__my_how *how)
 {
     return how->io_timeout_ms < 4000 ? 1 : (unsigned)(how->io_timeout_ms / 2000);
@@ -94,7 +95,7 @@ static int set_options(const struct hf__my_how *how, MYSQL *my)
     return !bad;
 }
 
-/* What the attempt waits for; or its end. */
+/* Sets what the attempt waits for. Returns its state. */
 static enum hf__attempt_state became(const struct login *l, struct hf__attempt *a,
                                      const MYSQL *connected)
 {
@@ -153,7 +154,8 @@ static int connect_cont(void *arg, int ready)
     return mysql_real_connect_cont(&connected, arg, ready);
 }
 
-/* What is under way is ended first, or the library wouldn't free what it has allocated for it. */
+/* Ends an attempt. A call that is under way is finished first, so that the library frees its
+   memory. */
 static void stop(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
@@ -192,7 +194,7 @@ static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf
     return rc;
 }
 
-/* Is this server one that can keep the promise? */
+/* Checks that this server can be a store. */
 static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
     struct hf__my_sql sql = {NULL, 0, 0, 0};
@@ -216,7 +218,7 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
     return why[0] ? HF_UNSUPPORTED : 0;
 }
 
-/* Of the session. */
+/* Sets the session's settings. */
 static int settle(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
     struct hf__my_sql sql = {NULL, 0, 0, 0};

@@ -92,7 +92,8 @@ void hf__my_free_pipe(const struct hf__my_pipe *p)
     pthread_sigmask(SIG_SETMASK, &p->mask, NULL);
 }
 
-/* Which of the events has come, as the library names them; MYSQL_WAIT_TIMEOUT: out of time. */
+/* Waits for these events. Returns those that have come, by the library's names; MYSQL_WAIT_TIMEOUT:
+   the time is up. */
 static int await(MYSQL *my, int wanted, int64_t until_us)
 {
     short events = (short)((wanted & MYSQL_WAIT_READ ? POLLIN : 0) |
@@ -207,14 +208,15 @@ static int code_of(unsigned number, int ambiguous)
     }
 }
 
-/* The server has become one that can't be written to: another one is in its place. */
+/* Returns 1 if the server has become read-only: another server is the primary now. */
 static int is_read_only(unsigned number)
 {
     return number == ER_OPTION_PREVENTS_STATEMENT || number == ER_READ_ONLY_MODE ||
            number == ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION || number == ER_UNKNOWN_COM_ERROR;
 }
 
-/* Of the library, for the connection; or the server says that it ends this one. */
+/* Returns 1 if the connection is gone: an error of the library, or the server's message that it
+   ends the connection. */
 static int is_gone(unsigned number)
 {
     return (number >= CR_MIN_ERROR && number <= CR_MAX_ERROR) || number >= CER_MIN_ERROR ||
@@ -224,7 +226,7 @@ static int is_gone(unsigned number)
 
 /* ---- a request ---- */
 
-/* The rows of the statement that was answered. 0, or it failed. */
+/* Reads the rows of a statement's reply. Returns 0 unless that failed. */
 static int store(struct call *c, int64_t until_us)
 {
     if (!mysql_field_count(c->my)) return 0;
@@ -232,14 +234,15 @@ static int store(struct call *c, int64_t until_us)
     return c->rows ? 0 : -1;
 }
 
-/* A write must be committed by the statement itself. */
+/* Returns 1 if each statement commits itself (autocommit), as a write needs it. */
 static int commits(const MYSQL *my)
 {
     return my->server_status & SERVER_STATUS_AUTOCOMMIT &&
            !(my->server_status & SERVER_STATUS_IN_TRANS);
 }
 
-/* All replies, each handed to `each`. 0, or *at is the statement that failed. */
+/* Reads all replies, and passes each to `each`. Returns 0; otherwise *at is the statement that
+   failed. */
 static int converse(struct call *c, const struct hf__my_link *link, const struct hf__my_sql *sql,
                     int64_t until_us, const struct hf__my_each *each, int *at)
 {

@@ -74,7 +74,7 @@ int hf__my_put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey
     return rc;
 }
 
-/* Nothing was written, and the reply doesn't say what is there: it is read. */
+/* Reads the present row, because nothing was written and the reply doesn't show the row. */
 static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
                     hf_error *err)
 {

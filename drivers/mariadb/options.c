@@ -32,7 +32,7 @@ static int read_hosts(struct hf__my_how *how, const hf_url *url, hf_error *err)
 
 /* ---- the user, and TLS ---- */
 
-/* A path, "" if it isn't there. */
+/* Reads an option that is a path; "" if it isn't given. */
 static int read_path(const hf_url *url, const char *name, char to[HF_MY_PATH], hf_error *err)
 {
     int rc = hf_url_get(url, name, to, HF_MY_PATH);
@@ -41,7 +41,7 @@ static int read_path(const hf_url *url, const char *name, char to[HF_MY_PATH], h
                    url->safe, name);
 }
 
-/* on, off, or not there: as it is. */
+/* Reads an option that is `on` or `off`. If it isn't given, *ret stays as it is. */
 static int read_switch(const hf_url *url, const char *name, int *ret, hf_error *err)
 {
     char text[8];
@@ -86,7 +86,7 @@ static int read_login(struct hf__my_how *how, const hf_url *url, hf_error *err)
 
 /* ---- the table ---- */
 
-/* `NAME` in backquotes; the server's names have up to 64 characters. */
+/* Writes a name in backquotes; names have up to 64 characters. */
 static int quote(const char *name, size_t len, char *to, size_t cap)
 {
     if (!len || len > 63 || len + 3 > cap || memchr(name, '`', len)) return 0;

@@ -61,7 +61,7 @@ static void put_all(struct many *m, struct hf__my_sql *sql)
     for (; i < all; i++) m->item[m->n++] = m->item[i];
 }
 
-/* Of each replace the second statement tells what the first one did. */
+/* Takes a reply: the second statement of each replace shows what the first one has done. */
 static void see(void *arg, int at, MYSQL_RES *rows)
 {
     struct many *m = arg;
@@ -82,7 +82,7 @@ static void see(void *arg, int at, MYSQL_RES *rows)
     mysql_free_result(rows);
 }
 
-/* Item i got no answer, for the reason in *f. */
+/* Sets the result of item i, which got no answer for the reason in *f. */
 static void unanswered(struct many *m, size_t i, int rc, const struct hf__my_failure *f)
 {
     hf_replace *item = m->item[i];

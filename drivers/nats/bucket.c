@@ -154,7 +154,7 @@ static const char *unfit(const hf_store *st, const json_t *info)
     return NULL;
 }
 
-/* Where the bucket tells of its writes: the subject's beginning. */
+/* Reads the prefix of the subjects on which the bucket republishes its writes. */
 static void read_republish(hf_store *st, const json_t *info)
 {
     const json_t *r = json_object_get(json_object_get(info, "config"), "republish");
@@ -219,7 +219,7 @@ static int is(const json_t *config, const char *name, const char *value)
     return text && !strcmp(text, value);
 }
 
-/* Settings by which the server throws rows away. */
+/* Reports settings by which the server may delete rows. */
 static void say_limits(const struct doctor *d, const json_t *config)
 {
     int drops = is(config, "discard", "old") &&

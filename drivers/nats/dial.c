@@ -51,8 +51,8 @@ static int log_in(const struct hf__nats_how *how, struct hf__nats_link *link,
     return rc;
 }
 
-/* The library would wait half a second for the server when it closes a connection that is sound. So
-   it is shown the end of it, behind all that the server has sent. */
+/* Closes the connection. The library would wait half a second for the server, so the socket is shut
+   down first: the library sees the end after everything that the server has sent. */
 void hf__nats_disconnect(struct hf__nats_link *link)
 {
     char unread[4096];
@@ -76,8 +76,8 @@ void hf__nats_disconnect(struct hf__nats_link *link)
 
 /* ---- connecting ---- */
 
-/* The library is begun, by one thread at a time for the sake of SIGPIPE, which it ignores from then
-   on. Its threads get none of the program's signals. */
+/* Starts the library, by one thread at a time because of SIGPIPE, which the library ignores from
+   then on. Its threads block all signals. */
 static int begin(hf_error *err)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -113,7 +113,8 @@ static int dial(const struct hf__nats_how *how, struct hf__nats_link *link, cons
     return rc;
 }
 
-/* The library would wait for the writer of a named pipe, and tells nothing else apart. */
+/* Checks the files before the library opens them: it would wait for the writer of a named pipe, and
+   doesn't tell errors apart. */
 static int check_files(const struct hf__nats_how *how, char why[HF_KIT_WHY])
 {
     const char *const of[][2] = {{"creds", how->creds},

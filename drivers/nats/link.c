@@ -87,8 +87,8 @@ static size_t take(struct hf__nats_link *link, struct hf__nats_request *r, size_
     return taken;
 }
 
-/* Why there is no reply: what the server said of it. A subject that isn't permitted has no reply at
-   all. */
+/* Writes why there is no reply, by the server's own text. A request to a subject that isn't
+   permitted gets no reply at all. */
 static int explain(const struct hf__nats_link *link, natsStatus s, char why[HF_NATS_WHY])
 {
     const char *text = "";

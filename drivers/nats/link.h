@@ -72,12 +72,14 @@ int hf__nats_log_in(const struct hf__nats_how *how, const char *host, const char
 
 /* tls.c. Fills in what the URL says of TLS, and the callbacks below. */
 natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host);
-/* Did that fail because the key needs a passphrase? Nobody is asked for one. */
+/* Returns 1 if TLS failed because the key needs a passphrase, which is never asked for. */
 int hf__nats_key_is_encrypted(void);
-/* A TLS handshake that this thread begins ends at that local time; 0: none is begun any more. */
+/* Sets the local time at which this thread's next TLS handshake ends; 0: there is no further
+   one. */
 void hf__nats_handshake_ends(int64_t until_us);
 int hf__nats_handshake_was_late(void);
-/* It ended without an end that refused the other one: cut off, or no TLS at all. */
+/* Returns 1 if the handshake ended without a refusal: the connection was cut, or the server doesn't
+   speak TLS. */
 int hf__nats_handshake_was_cut(void);
 /* Holds back a SIGPIPE of this thread's, between the two, if that is a connection by TLS. */
 struct hf__nats_quiet {
@@ -92,9 +94,9 @@ natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
                               natsSubscription **ret);
 /* Reads and writes what is there for the connection. Returns 0 if it is closed. */
 int hf__nats_serve(struct hf__nats_link *link, short revents);
-/* Has the connection come to its end since the last request? Asks nobody. */
+/* Returns 1 if the connection has ended since the last request. Sends nothing. */
 int hf__nats_ended(struct hf__nats_link *link);
-/* What the socket is to be waited for. */
+/* Returns the events that poll has to wait for. */
 short hf__nats_events(const struct hf__nats_link *link);
 /*
  * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0

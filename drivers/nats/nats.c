@@ -36,7 +36,7 @@ struct scan {
     int end;        /* the last page was seen, or all that is wanted */
 };
 
-/* The next page of subjects. */
+/* Reads the next page of subjects. */
 static int list(struct scan *s, hf_error *err)
 {
     char why[HF_NATS_WHY] = "", query[HF_NATS_NAME + 80];
@@ -74,7 +74,7 @@ struct page {
     size_t n;
 };
 
-/* The next keys of the list that have the prefix. */
+/* Chooses the next keys of the list that have the prefix. */
 static void choose(struct scan *s, struct page *p)
 {
     json_t *subjects = json_object_get(json_object_get(s->info, "state"), "subjects");

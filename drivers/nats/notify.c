@@ -50,7 +50,7 @@ void hf__nats_notify_close(struct hf__nats_notify *n)
 
 /* ---- what came ---- */
 
-/* Does this write concern the request that waits for the key? */
+/* Returns 1 if this write concerns the request that waits for the key. */
 static int concerns(const struct hf__sub_key *k, natsMsg *msg)
 {
     char address[HF_ADDRESS + 1];

@@ -13,7 +13,7 @@ static int bad(const hf_url *url, const char *name, const char *what, hf_error *
     return hf_fail(err, HF_INVALID, 0, "nats: open '%s': %s: %s", url->safe, name, what);
 }
 
-/* The text of an option; "" if it isn't there. */
+/* Reads an option; "" if it isn't given. */
 static int read_text(const hf_url *url, const char *name, char *to, size_t cap, hf_error *err)
 {
     int rc = hf_url_get(url, name, to, cap);
@@ -22,7 +22,7 @@ static int read_text(const hf_url *url, const char *name, char *to, size_t cap, 
     return 0;
 }
 
-/* on, off, or not there: as it is. */
+/* Reads an option that is `on` or `off`. If it isn't given, *ret stays as it is. */
 static int read_switch(const hf_url *url, const char *name, int *ret, hf_error *err)
 {
     char text[8];

@@ -73,7 +73,8 @@ static int encode(const hf_store *st, struct change *c)
     return c->text ? 0 : HF_NOMEM;
 }
 
-/* The server names no number for a bucket that is full: it is seen before the write. */
+/* Returns how much room the bucket has. It is asked before the write, because the server's refusal
+   doesn't say that the bucket is full. */
 static int64_t room_of(const json_t *info)
 {
     const json_t *config = json_object_get(info, "config");
@@ -82,7 +83,8 @@ static int64_t room_of(const json_t *info)
     return most > 0 ? most - json_integer_value(used) : INT64_MAX;
 }
 
-/* What was read of its key. It goes on if the row is the one that was seen. */
+/* Compares the row that was read with the one that the replace has seen. If they differ, the
+   replace is refused. */
 static void compare(const struct writing *w, struct change *c, const natsMsg *reply)
 {
     hf_replace *item = c->item;
@@ -102,7 +104,7 @@ static void compare(const struct writing *w, struct change *c, const natsMsg *re
     hf_row_clear(&row);
 }
 
-/* What came of its write. */
+/* Sets the result of a write. */
 static void conclude(struct change *c, const struct hf__nats_request *r, int rc, const char *why)
 {
     const natsMsg *reply = r->reply;

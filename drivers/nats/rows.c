@@ -38,7 +38,7 @@ void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NA
     *r = (struct hf__nats_request){.subject = st->query, .data = query, .len = (size_t)len};
 }
 
-/* A key that was deleted has a message that says so. HF_NOMEM: it isn't known. */
+/* Returns 1 if the message says that the key was deleted. HF_NOMEM: not known. */
 static int is_deleted(const json_t *message)
 {
     const char *text = json_string_value(json_object_get(message, "hdrs"));
@@ -98,7 +98,7 @@ int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what
     return rc;
 }
 
-/* There is no bucket, and none is made: no row, and the clock of the server. */
+/* Answers for a bucket that doesn't exist and isn't made: no row, and the server's clock. */
 static int get_nothing(hf_store *st, struct hf__nats_link *link, const char *key, hf_row *row,
                        int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {
@@ -108,7 +108,7 @@ static int get_nothing(hf_store *st, struct hf__nats_link *link, const char *key
     return rc ? hf_fail(err, rc, 0, "nats: get '%s': %s", key, why) : 0;
 }
 
-/* The row and the clock of the bucket's leader. *ret_said: what the reply says. */
+/* Reads the row and the clock of the bucket's leader. *ret_said: the status of the reply. */
 static int get_once(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
                     int64_t *ret_clock_us, int64_t until_us, int *ret_said, hf_error *err)
 {
@@ -135,7 +135,8 @@ static int get_once(hf_store *st, struct hf__nats_link *link, const hf_rowkey *k
     return rc;
 }
 
-/* A bucket that is gone is made first: its leader has the clock, as for every other client. */
+/* Reads the row. A bucket that is gone is made first, because its leader has the clock, as for
+   every other client. */
 static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
                int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {

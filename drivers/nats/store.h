@@ -59,16 +59,17 @@ void hf__nats_subject(const hf_store *st, const char *key, size_t len, char to[H
 int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint32_t *ret_len);
 /* Decodes base64; the bytes are the caller's. NULL: no memory, or it isn't base64. */
 char *hf__nats_bytes(const char *text, size_t *ret_len);
-/* The microseconds since 1970 of 2026-11-27T18:50:00.123456789Z; 0: it is no such time. */
+/* Reads a time such as 2026-11-27T18:50:00.123456789Z, in µs since 1970. Returns 0 if it isn't
+   one. */
 int64_t hf__nats_time(const char *text);
 
 /* bucket.c. Reads a reply in JSON. 0 and *ret, to be json_decref'ed; else why not. */
 int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY]);
-/* The code of a request that nothing was done for. */
+/* Returns the code for a request that was refused, so that nothing was done. */
 int hf__nats_code(int said);
-/* What the stream's info says: its clock, 0 if it has none. */
+/* Returns the clock in the stream's info; 0 if it has none. */
 int64_t hf__nats_clock(const json_t *info);
-/* The clock of the server, where there is no stream to ask. */
+/* Asks for the server's clock, if there is no stream to ask. */
 int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t until_us,
                           int64_t *ret_clock_us, char why[HF_NATS_WHY]);
 /* Makes the bucket, if it isn't there. */
@@ -82,11 +83,11 @@ int hf__nats_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *te
 /* rows.c. A connection that is free; returns 0, or the error. */
 int hf__nats_get_link(hf_store *st, struct hf__nats_link **ret, int64_t until_us, hf_error *err);
 void hf__nats_put_link(hf_store *st, struct hf__nats_link *link);
-/* A request for the key's row; `query` keeps its text. */
+/* Makes the request for the key's row; `query` keeps its text. */
 void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NATS_QUERY],
                       struct hf__nats_request *r);
-/* What came of it: the row and the sequence of its message, 0 if there is none. Returns 0, or an
-   HF_ code; *ret_said is what the reply says. */
+/* Reads the reply: the row and the sequence of its message, 0 if there is none. Returns 0 or an HF_
+   code; *ret_said is the status of the reply. */
 int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what, const char *key,
                       hf_row *row, uint64_t *ret_seq, int *ret_said, hf_error *err);
 int hf__nats_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,

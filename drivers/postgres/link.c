@@ -156,8 +156,8 @@ static const char *const undone[] = {
     "P0",    /* raised by a trigger */
 };
 
-/* What an SQLSTATE means. Any that isn't known, or says that the connection or the server went
-   away, leaves open whether a write was done: `ambiguous`. */
+/* Returns the code for an SQLSTATE. `ambiguous` for one that isn't known, or that says that the
+   connection or the server went away: then the write may have been done. */
 static int code_of(const char *state, int ambiguous)
 {
     if (starts(state, "40")) return ambiguous; /* sent again, it may succeed */
@@ -173,7 +173,7 @@ static int code_of(const char *state, int ambiguous)
     return ambiguous;
 }
 
-/* The first line of what libpq says, which is in several. */
+/* Copies the first line of libpq's text, which has several. */
 static void first_line(const char *from, char *to, size_t cap)
 {
     while (*from == '\n' || *from == ' ') from++;
@@ -243,8 +243,8 @@ static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
     }
 }
 
-/* Whether a named statement couldn't even begin, for which it was no longer there, or no longer the
-   same. */
+/* Returns 1 if a prepared statement wasn't executed, because the server doesn't have it any more,
+   or its result type has changed. */
 static int not_known(const char *state) { return starts(state, "26") || starts(state, "0A"); }
 
 int hf__pg_often(struct hf__pg_often *ret, int number, char *sql)

@@ -69,7 +69,7 @@ static const char *instead(const hf_store *st, const struct hf__pg_often *often)
                                     : st->sql.create;
 }
 
-/* The statement failed, as the table isn't there: then nothing was done. */
+/* Asks again after a statement failed because the table doesn't exist; nothing was done by it. */
 static int ask_without_table(hf_store *st, struct hf__pg_link *link,
                              const struct hf__pg_often *often, int n, const char *const *values,
                              int ambiguous, PGresult **ret, const char *what, const char *key,
@@ -86,7 +86,7 @@ static int ask_without_table(hf_store *st, struct hf__pg_link *link,
                             err);
 }
 
-/* A column wasn't there. Returns the error, which says so of a table of format 1. */
+/* Explains an error about a missing column: if the table has format 1, the error says so. */
 static int missing_column(hf_store *st, struct hf__pg_link *link, int rc, const char *what,
                           const char *key, hf_error *err)
 {
@@ -125,7 +125,7 @@ int64_t hf__pg_number(const PGresult *r, int row, int column)
     return strtoll(PQgetvalue(r, row, column), NULL, 10);
 }
 
-/* The row behind the first two columns. */
+/* Reads the row after the first two columns. */
 int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err)
 {
@@ -170,7 +170,8 @@ void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_F
     }
 }
 
-/* Refused: the row that is there, which the reply shows unless it is what the write wanted. */
+/* Reads the present row after a write was refused: from the reply, unless the reply shows the row
+   that the write expected. */
 int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
                     int64_t *ret_clock_us, const char *what, hf_error *err)
 {
@@ -184,7 +185,7 @@ int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     return rc ? rc : HF_CONFLICT;
 }
 
-/* The row that an acquire has made, judged by the request's id: it is the last one in it. */
+/* Reads the row that an acquire has made; the request must be the last party in it. */
 static int acquired(hf_store *st, const hf_rowkey *key, const PGresult *r, const hf_party *party,
                     hf_row *cur, hf_error *err)
 {
@@ -228,7 +229,8 @@ static int pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     if (hf__pg_number(r, 0, 0)) {
         rc = acquired(st, key, r, party, cur, err);
     } else {
-        /* Shown is the statement's snapshot: a row that is held is as good as any. */
+        /* The reply shows the statement's snapshot. A held row in it can be used as the present
+           row. */
         int stale = !hf__pg_has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_FIELD_OWNER) &&
                                            !*PQgetvalue(r, 0, 2 + HF_FIELD_QUEUE));
         rc = hf__pg_conflict(st, key, r, stale, cur, ret_clock_us, "acquire", err);
@@ -354,7 +356,7 @@ static void pg_close(hf_store *st)
     free(st);
 }
 
-/* The table as statements name it, "schema"."name". 0 or HF_INVALID. */
+/* Quotes the table's name for statements, "schema"."name". Returns 0 or HF_INVALID. */
 static int quote_table(hf_store *st)
 {
     char schema[HF_PG_NAME] = "", name[HF_PG_NAME];
@@ -366,7 +368,7 @@ static int quote_table(hf_store *st)
     return 0;
 }
 
-/* NAME, or SCHEMA.NAME. */
+/* Reads the option `table`: NAME, or SCHEMA.NAME. */
 static int read_table(hf_store *st, const hf_url *url, hf_error *err)
 {
     char text[128];
@@ -397,8 +399,8 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     return rc ? rc : hf__pg_check(&st->how, err);
 }
 
-/* Which schema the table is in, by the search path; where it is missing, it is made. From then on
-   statements name the schema: another table of that name doesn't take its place. */
+/* Finds the table's schema by the search path; a missing table is made. From then on statements
+   name the schema, so that no other table of that name is used. */
 static int find_schema(hf_store *st, hf_error *err)
 {
     struct hf__pg_link *link;

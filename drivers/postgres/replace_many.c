@@ -45,7 +45,7 @@ static void first_line(const char *from, char to[200])
 
 /* ---- replies ---- */
 
-/* The next result of the pipeline; NULL may be one. 0: it didn't come. */
+/* Reads the next result of the pipeline, which may be NULL. Returns 0 if it didn't come. */
 static int next(struct many *m, PGresult **ret)
 {
     PGconn *pg = m->link->pg;
@@ -63,8 +63,8 @@ static int next(struct many *m, PGresult **ret)
     return 1;
 }
 
-/* What a statement answered, up to its Sync. What was done may still fail when it is committed,
-   which is told behind it. NULL: not all of it came. */
+/* Returns the answer of a statement, up to its Sync: a statement that was executed may still fail
+   at the commit, whose result follows. NULL: not all of it came. */
 static PGresult *answer(struct many *m)
 {
     PGresult *first = NULL, *r;
@@ -93,7 +93,7 @@ static const char *state_of(const PGresult *r)
 
 /* ---- what is asked ---- */
 
-/* By name, as in link.c. Returns how many answers come for it. */
+/* Prepares a frequent statement, as in link.c. Returns how many answers come for that. */
 static int prepare(struct many *m, const struct hf__pg_often *often, int n)
 {
     struct hf__pg_link *link = m->link;
@@ -192,8 +192,8 @@ static int judge(struct many *m, hf_replace *item, int quiet, const PGresult *r)
     return 1;
 }
 
-/* In front of the others: from here on no statement waits for a lock for long. Not behind a pooler,
-   which would hand that on to strangers. Returns how many answers come for it. */
+/* Limits how long the following statements wait for a lock. Not behind a pooler, which would keep
+   the setting for other clients. Returns how many answers come for that. */
 static int wait_for_no_lock(struct many *m)
 {
     char ms[24];
@@ -232,7 +232,8 @@ static int put_all(struct many *m, int first)
     return prepared;
 }
 
-/* What was prepared: if it couldn't be, what goes by its name fails. 0: no answer. */
+/* Reads the answers to prepared statements. If one couldn't be prepared, its executions fail.
+   Returns 0 if an answer didn't come. */
 static int see_prepared(struct many *m, int n)
 {
     for (; n; n--) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The type, a number, the end of the line. */
+/* Writes the type, a number and the end of the line. */
 static char *put_head(char *to, char type, size_t n)
 {
     char digits[20];
@@ -22,7 +22,8 @@ static char *put_head(char *to, char type, size_t n)
     return to;
 }
 
-/* 0: no memory. Not by realloc, for what is there may be a password. */
+/* Makes room for more bytes, without realloc: the old bytes may be a password, and are wiped.
+   Returns 0 if there is no memory. */
 static int make_room(struct hf__rd_batch *batch, size_t more)
 {
     if (batch->cap - batch->len >= more) return 1;

@@ -87,7 +87,7 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
 
-/* Two numbers, of a time that a rev can be of. */
+/* Returns 1 if the reply is two numbers, a time that a rev can have. */
 static int is_clock(const redisReply *r)
 {
     static const int64_t end[] = {(INT64_C(1) << 53) / 1000000, 1000000};

@@ -19,7 +19,7 @@
 
 /* ---- the socket ---- */
 
-/* Refined where the system knows them; nothing depends on it. */
+/* Sets options of the socket, if the system has them; nothing depends on them. */
 static void tune(int fd, int64_t timeout_ms)
 {
     int on = 1, idle = 15, between = 5, times = 3, ms = (int)timeout_ms;
@@ -31,7 +31,7 @@ static void tune(int fd, int64_t timeout_ms)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
-/* From now on it waits where that isn't forbidden, but not for ever. */
+/* Makes the socket blocking, with a time limit. */
 static void settle(const struct hf__rd_how *how, const struct hf__rd_link *link)
 {
     struct timeval t = {how->io_timeout_ms / 1000, how->io_timeout_ms % 1000 * 1000};
@@ -47,8 +47,7 @@ static int refuse(struct hf__rd_link *link, int code, const char *why)
     return code;
 }
 
-/* A reply to a step of the greeting that is an error. `code`: what an error without a code of its
-   own means there. */
+/* Takes the error reply to a step of the greeting. `code`: for an error that has no known code. */
 static int unwelcome(struct hf__rd_link *link, const redisReply *r, int code)
 {
     int ordinary = !strncmp(r->str, "ERR", 3);
@@ -56,8 +55,8 @@ static int unwelcome(struct hf__rd_link *link, const redisReply *r, int code)
     return ordinary ? code : hf__rd_code(r->str);
 }
 
-/* What a server says to AUTH may quote the password, unless it begins with a code of Redis's own.
- */
+/* Takes the error reply to AUTH. Its text is left out unless it begins with a code of Redis's own,
+   because it may quote the password. */
 static int not_let_in(struct hf__rd_link *link, const redisReply *r)
 {
     int rc = unwelcome(link, r, HF_DENIED);
@@ -98,8 +97,8 @@ static struct greeting make_greeting(const struct hf__rd_how *how, const char *p
     return g;
 }
 
-/* Is an error of this step one to fail by? What the server needn't let us do, it is asked for again
-   when there is no way around it. */
+/* Returns the code if the login fails by the error of this step; 0 if the step isn't needed now:
+   the server is asked again when it is. */
 static int judge(const struct greeting *g, struct hf__rd_link *link, int step, const redisReply *r)
 {
     if (r->type != REDIS_REPLY_ERROR) return 0;
@@ -142,7 +141,7 @@ static int greet(const struct hf__rd_how *how, struct hf__rd_link *link, const c
 
 /* ---- connecting ---- */
 
-/* The password may have been changed since the last time. */
+/* Logs in. The password is read anew, because it may have been changed. */
 static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int whole)
 {
     char password[HF_SECRET_CAP];

@@ -25,7 +25,7 @@ static void set_why(struct hf__rd_link *link, const char *why)
     snprintf(link->why, sizeof link->why, "%s", why);
 }
 
-/* 1: ready; 0: out of time. */
+/* Waits for these events. Returns 1: ready; 0: the time is up. */
 static int await(int fd, short events, int64_t until_us)
 {
     for (;;) {
@@ -39,7 +39,7 @@ static int await(int fd, short events, int64_t until_us)
     }
 }
 
-/* How much of it went out: less than n is a failure, with the reason. */
+/* Sends the bytes. Returns how many were sent; fewer than n is a failure, with the reason. */
 static size_t send_bytes(struct hf__rd_link *link, const char *from, size_t n, int64_t until_us)
 {
     size_t sent = 0;
@@ -59,7 +59,7 @@ static size_t send_bytes(struct hf__rd_link *link, const char *from, size_t n, i
     return sent;
 }
 
-/* What the filter wants to have sent. */
+/* Sends what the filter (TLS) has to send. */
 static int send_sealed(struct hf__rd_link *link, int64_t until_us, size_t *ret_sent)
 {
     char buffer[CHUNK];
@@ -129,7 +129,8 @@ static int take_in(struct hf__rd_link *link)
 
 /* ---- TLS ---- */
 
-/* One step of the handshake. 1: it is done; 0: it goes on; else the code, with link->why. */
+/* Makes one step of the handshake. Returns 1: it is done; 0: it goes on; otherwise the code, with
+   link->why. */
 static int shake(struct hf__rd_link *link, int64_t until_us)
 {
     char buffer[CHUNK], why[HF_RD_WHY];
@@ -173,7 +174,7 @@ void hf__rd_disconnect(struct hf__rd_link *link)
     link->fd = -1;
 }
 
-/* What came beyond the last answer would be taken for the next one. */
+/* Returns 1 if bytes have come after the last answer, which would be taken for the next one. */
 static int says_too_much(const struct hf__rd_link *link)
 {
     return link->reader->pos != link->reader->len;
@@ -284,7 +285,7 @@ static const struct {
     {"NOSCRIPT", HF_UNAVAILABLE},
 };
 
-/* The first word. */
+/* Returns 1 if the text begins with this word. */
 static int says(const char *text, const char *word)
 {
     size_t n = strlen(word);
@@ -320,8 +321,9 @@ int hf__rd_says(const char *text, const char *code) { return says(code_in(text),
 int hf__rd_is_coded(const char *text) { return coded(text) != 0; }
 int hf__rd_is_refusal(const char *text) { return coded(code_in(text)) != 0; }
 
-/* By the code alone: the rest may quote anything, a key or a password. ERR is of many things; but
-   what begins so has no code, and is the same on all servers and in all languages. */
+/* Returns the code for an error reply, by its first word alone: the rest may quote anything, a key
+   or a password. ERR is used for many errors without a code; their texts are the same on all
+   servers, and in English. */
 int hf__rd_code(const char *text)
 {
     const char *code = code_in(text);
@@ -352,7 +354,7 @@ void hf__rd_words(const char *text, char to[HF_RD_WHY])
 
 /* ---- the server's facts ---- */
 
-/* The value of "name:value" at the beginning of a line. */
+/* Copies the value of "name:value" at the beginning of a line. */
 static void fact(const char *info, const char *name, char *to, size_t cap)
 {
     size_t n = strlen(name);
@@ -381,7 +383,7 @@ void hf__rd_read_facts(const char *info, struct hf__rd_facts *f)
     f->cluster = flag[0] == '1';
 }
 
-/* Does the prefix put all keys into one slot? */
+/* Returns 1 if the prefix puts all keys into one slot of a cluster. */
 static int one_slot(const char *prefix)
 {
     const char *open = strchr(prefix, '{'), *close = open ? strchr(open, '}') : NULL;

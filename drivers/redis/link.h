@@ -41,21 +41,23 @@ struct hf__rd_how {
 
 /* TLS, in rediss only: turns bytes into other bytes, and never touches the socket. */
 struct hf__rd_filter {
-    /* What all connections share. 0 or the code, with the reason. */
+    /* Makes what all connections share. Returns 0 or the code, with the reason. */
     int (*ready)(const hf_url *url, void **ret, char why[HF_RD_WHY]);
     void (*forget)(void *ready);
-    /* Of one connection. 0, or the code, with the reason: files are read again. */
+    /* Begins one connection; files are read again. Returns 0 or the code, with the reason. */
     int (*begin)(void *ready, void **ret, char why[HF_RD_WHY]);
     void (*end)(void *filter);
-    /* 1: the connection is secured, 0: more has to be sent and fed, negative: the code. */
+    /* Goes on with the handshake. Returns 1: the connection is secured; 0: more has to be sent and
+       received; negative: the code. */
     int (*shake)(void *filter, char why[HF_RD_WHY]);
-    /* Plain bytes in, what has to be sent out. Negative: broken, with the reason. */
+    /* Takes plain bytes, and makes what has to be sent. Negative: the connection is broken, with
+       the reason. */
     int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
     size_t (*to_send)(void *filter, char *to, size_t cap);
     /* Takes what the socket brought. Returns: 0; negative: there is no room for it. */
     int (*feed)(void *filter, const char *bytes, size_t n);
-    /* Plain bytes out. Returns: how many; 0: none yet; negative: the code, with the reason: broken,
-       or the other end is done. */
+    /* Gives plain bytes. Returns how many; 0: none yet; negative: the code, with the reason: the
+       connection is broken, or the server has closed it. */
     int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
     const char *const *options; /* the parameters that it knows, NULL at the end */
 };
@@ -88,7 +90,7 @@ struct hf__rd_batch {
     int n, failed;
 };
 void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, const size_t *len);
-/* The same of NUL-terminated words, NULL at the end. */
+/* As hf__rd_put, for NUL-terminated words, with NULL at the end. */
 void hf__rd_say(struct hf__rd_batch *batch, ...);
 void hf__rd_batch_free(struct hf__rd_batch *batch);
 
@@ -97,11 +99,11 @@ void hf__rd_batch_free(struct hf__rd_batch *batch);
    link is only good for listening. */
 int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
                    int64_t until_us, hf_error *err);
-/* The handshake of TLS. 0, or the code, with the reason in link->why. */
+/* Makes the TLS handshake. Returns 0 or the code, with the reason in link->why. */
 int hf__rd_secure(const struct hf__rd_how *how, struct hf__rd_link *link, int64_t until_us);
 void hf__rd_disconnect(struct hf__rd_link *link);
-/* Has the other end gone away since it was last used? Asks nobody, and looks only if that was some
-   time ago. */
+/* Returns 1 if the server has closed the connection since its last use. Sends nothing, and looks
+   only if that use was some time ago. */
 int hf__rd_broken(struct hf__rd_link *link);
 
 /*
@@ -112,26 +114,26 @@ int hf__rd_broken(struct hf__rd_link *link);
 int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch,
                 redisReply **reply);
 void hf__rd_free(redisReply **reply, int n);
-/* Only sends, frees the batch. 0 or HF_UNAVAILABLE. */
+/* Sends the batch without waiting for replies, and frees it. Returns 0 or HF_UNAVAILABLE. */
 int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch);
-/* The next reply that has come in, NULL if none has; *ret_broken: the connection is. Waits until
-   then (0: not at all). */
+/* Returns the next reply; NULL: none has come until until_us (0: doesn't wait). *ret_broken: the
+   connection is broken. */
 redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_broken);
 
 /* What an error in a reply means: nothing was done. */
-/* Does the error have a code that says that nothing was written? Codes that a script meets, too: it
-   writes by its last command. */
+/* Returns 1 if the code of the error says that nothing was written. That holds for errors inside a
+   script, too, because a script writes by its last command. */
 int hf__rd_is_refusal(const char *text);
 int hf__rd_code(const char *text);
-/* Is that its code? Does it have one that is known? */
+/* Returns 1 if the error has that code; and if it has a known one. */
 int hf__rd_says(const char *text, const char *code);
 int hf__rd_is_coded(const char *text);
 /* Copies the error's first sentence, without the parts that it may quote. */
 void hf__rd_words(const char *text, char to[HF_RD_WHY]);
 
-/* What INFO says. */
+/* Reads the reply to INFO. */
 void hf__rd_read_facts(const char *info, struct hf__rd_facts *ret);
-/* 0, or HF_UNSUPPORTED and why not. */
+/* Checks that this server can be a store. Returns 0, or HF_UNSUPPORTED with the reason. */
 int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *facts, char why[HF_RD_WHY]);
 
 #endif

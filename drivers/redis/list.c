@@ -37,7 +37,8 @@ static int add_name(struct names *all, const char *prefix, const redisReply *r)
     return all->name[all->n++] ? 0 : HF_NOMEM;
 }
 
-/* A pattern that matches what begins with `text`, whatever it consists of. */
+/* Writes a pattern that matches names which begin with `text`, with its special characters
+   escaped. */
 static void pattern_of(const char *prefix, const char *text, char *to)
 {
     const char *part[] = {prefix, text};
@@ -49,7 +50,7 @@ static void pattern_of(const char *prefix, const char *text, char *to)
     memcpy(to, "*", 2);
 }
 
-/* A cursor and names. */
+/* Returns 1 if the reply is one of SCAN: a cursor and names. */
 static int is_scan(const redisReply *r)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 ||
@@ -60,7 +61,7 @@ static int is_scan(const redisReply *r)
     return 1;
 }
 
-/* The names of all keys with the prefix. SCAN tells some of them twice. */
+/* Collects the names of all keys with the prefix. SCAN returns some of them twice. */
 static int collect(hf_store *st, const char *prefix, struct names *all, hf_error *err)
 {
     char pattern[2 * (HF_RD_PREFIX_CAP + HF_KEY_CAP) + 2], cursor[24] = "0";
@@ -93,7 +94,8 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
     return 0;
 }
 
-/* The rows of some keys, all at once. `again`: as texts, for the script isn't there. */
+/* Reads the rows of some keys in one request. `again`: sends the script's text, because the server
+   doesn't know the script. */
 static int read_page(hf_store *st, char *const *name, size_t n, int again, redisReply **reply,
                      hf_error *err)
 {

@@ -34,7 +34,7 @@ static int disconnected(hf_store *st, const char *why, hf_error *err)
                    HF_RD ": subscribe to notifications: %s; waiters poll meanwhile", text);
 }
 
-/* The name of a key's own channel, and its length. */
+/* Writes the name of a key's own channel. Returns its length. */
 static size_t channel_of(const hf_store *st, const char *key, size_t len, char to[HF_RD_NAME_CAP])
 {
     size_t before = strlen(st->how.prefix), behind = strlen(st->how.channels);
@@ -77,7 +77,7 @@ static int read_handed(const char *said, size_t len, hf_row *row)
     return 1;
 }
 
-/* The values of the row, each with a NUL behind it. */
+/* Reads a row from its values, each with a NUL behind it. */
 static int read_whole(const char *said, size_t len, hf_row *row)
 {
     const char *text[HF_FIELDS], *at = said, *end = said + len;
@@ -115,7 +115,7 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     return hf__rd_read_word(said, len, row);
 }
 
-/* The key whose own channel has that name; 0: none has. */
+/* Finds the key whose own channel has that name. Returns 0 if there is none. */
 static size_t key_in(const hf_store *st, const redisReply *name, const char **ret_key)
 {
     size_t before = strlen(st->how.prefix), behind = strlen(st->how.channels);
@@ -126,8 +126,8 @@ static size_t key_in(const hf_store *st, const redisReply *name, const char **re
     return name->len - before - behind;
 }
 
-/* Of which key a message is, by its channel or by its first line, and what it says. NULL: of none
-   that is known here. */
+/* Finds the key that a message is about, by its channel or by its first line, and its text. NULL:
+   there is no subscription to the key. */
 static struct hf__sub_key *told_of(hf_store *st, const redisReply *to, const redisReply *message,
                                    const char **ret_said, size_t *ret_len)
 {
@@ -147,7 +147,8 @@ static struct hf__sub_key *told_of(hf_store *st, const redisReply *to, const red
     return hf__sub_find(&st->sub, key, len, hf_key_hash(key, len));
 }
 
-/* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
+/* Takes in a message. Returns 1: it is about a key with a subscription; 2: it confirms a
+   subscription; 0: neither. */
 static int meaning(hf_store *st, const redisReply *r)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) return 0;
@@ -183,7 +184,7 @@ static int receive(hf_store *st, size_t confirmed, int64_t until_us)
     }
 }
 
-/* SUBSCRIBE, or UNSUBSCRIBE. */
+/* Adds SUBSCRIBE or UNSUBSCRIBE. */
 static void put_call(struct hf__rd_batch *batch, const char *what, const char *name, size_t len)
 {
     const char *word[] = {what, name};
@@ -191,7 +192,7 @@ static void put_call(struct hf__rd_batch *batch, const char *what, const char *n
     hf__rd_put(batch, 2, word, lens);
 }
 
-/* A queued waiter is notified at its address, others on the key's own channel. */
+/* Subscribes to a key: a queued waiter to its address, others to the key's own channel. */
 static int want(hf_store *st, const hf_rowkey *key)
 {
     char name[HF_RD_NAME_CAP], address[HF_ADDRESS + 1];

@@ -17,7 +17,7 @@ static int bad(const hf_url *url, const char *what, hf_error *err)
     return hf_fail(err, HF_INVALID, 0, HF_RD ": open '%s': %s", url->safe, what);
 }
 
-/* A number of at most `most`; "" if it isn't there. 0: not a number. */
+/* Reads a number of at most `most`; "" if it isn't given. Returns 0 if it isn't a number. */
 static int number(const hf_url *url, const char *name, unsigned long most, char *to, size_t cap)
 {
     char *end;
@@ -58,7 +58,7 @@ static int who(struct hf__rd_how *how, const hf_url *url, hf_error *err)
     return 0;
 }
 
-/* A relative path is of the directory of now. */
+/* Makes a relative path absolute, by the present working directory. */
 static int whole_path(struct hf__rd_how *how)
 {
     char dir[sizeof how->socket], path[sizeof how->socket];
@@ -277,7 +277,7 @@ const uint32_t hf__rd_fields_of_replace = ALL;
 const uint32_t hf__rd_fields_of_acquire = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
 #undef BIT
 
-/* What a mark stands for, up to the end of it. */
+/* Writes what a mark stands for, and moves to the end of the mark. */
 static void expand(FILE *to, const char **at)
 {
     int one = **at == '#', names_only = **at == '$';

@@ -101,7 +101,7 @@ static void arg_number(struct hf__rd_args *a, int64_t n, char room[24])
     hf__rd_arg(a, at, (size_t)(end - at));
 }
 
-/* The values of these fields, behind the arguments. */
+/* Appends the values of these fields to the arguments. */
 static void arg_values(struct hf__rd_args *a, const struct hf__fields *f, uint32_t which,
                        char room[HF_FIELDS][24])
 {
@@ -116,7 +116,7 @@ static void arg_values(struct hf__rd_args *a, const struct hf__fields *f, uint32
 
 /* ---- replace, acquire ---- */
 
-/* What a refused write says. */
+/* Reads the reply to a refused write. */
 static int conflict(const redisReply *r, const char *what, const hf_rowkey *key, hf_row *cur,
                     hf_error *err)
 {
@@ -124,7 +124,7 @@ static int conflict(const redisReply *r, const char *what, const hf_rowkey *key,
     return rc ? rc : HF_CONFLICT;
 }
 
-/* The arguments of a replace behind `wait`. */
+/* Appends the arguments of a replace behind `wait`. */
 static void arg_replace(struct hf__rd_replace *s, const hf_store *st, const hf_row *row)
 {
     struct hf__rd_args *a = &s->args;
@@ -178,8 +178,9 @@ static int rd_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return rc;
 }
 
-/* The row that an acquire has made. A grant is told by its rev and its time, or whole, if the row
-   has a marker; a place in the queue is told whole. Judged by the request's id. */
+/* Reads the row that an acquire has made; the request must be in it, by its id. The reply to a
+   grant has the rev and the time, or the whole row if that has a marker. The reply to a waiter has
+   the whole row. */
 static int acquired(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                     hf_error *err)
 {
@@ -239,8 +240,8 @@ static int rd_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
 
 /* ---- entering ---- */
 
-/* The fence of a row is a key of its own, by default fence:ROW: in the same slot of a cluster as
-   the row if its prefix says so, and not the name of a row. */
+/* Raises the fence of a row, which is a key of its own, by default fence:ROW. The name can't be
+   that of a row. It is in the row's slot of a cluster if the prefix has a hash tag. */
 static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
                     const char *where, hf_error *err)
 {

@@ -67,8 +67,8 @@ static void put_calls(struct many *m, int whole, struct hf__rd_batch *batch)
     hf__rd_say(batch, "WAIT", replicas, ms, NULL);
 }
 
-/* What was answered. Those whose script the server has forgotten remain in m: then nothing was
-   done. */
+/* Sets the results of the replaces that were answered. Those whose script the server doesn't know
+   remain in m, because nothing was done for them. */
 static void judge(struct many *m, int last)
 {
     const redisReply *wait = m->st->how.wait ? m->reply[m->n] : NULL;

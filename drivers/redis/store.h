@@ -49,25 +49,24 @@ struct hf__rd_args {
 extern const struct hf__link_kind hf__rd_link_kind;
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err);
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link);
-/* The beginning of every call; the script is put in later. `name` becomes the row's. */
+/* Begins the arguments of a call; the script is added later. `name` becomes the row's name. */
 void hf__rd_call_args(struct hf__rd_args *a, const hf_store *st, const hf_rowkey *key,
                       char name[HF_RD_NAME_CAP]);
 void hf__rd_arg(struct hf__rd_args *a, const char *text, size_t len);
 void hf__rd_arg_text(struct hf__rd_args *a, const char *text);
-/* A script by its name, or `whole` where the server doesn't know it (any more). */
+/* Adds a call of a script by its hash, or with its text (`whole`) if the server doesn't know it. */
 void hf__rd_put_call(const hf_store *st, const struct hf__rd_link *link, enum hf__rd_script which,
                      int whole, struct hf__rd_args *a, struct hf__rd_batch *batch);
-/* A script there and back; `ambiguous` is the code for a reply that didn't come. 0 and *ret, to be
-   freed. */
+/* Runs a script; `ambiguous` is the code if no reply comes. Returns 0 with *ret, to be freed. */
 int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, int ambiguous,
                redisReply **ret, const char *what, const hf_rowkey *key, hf_error *err);
 /* Fails with what an error in a reply says. */
 int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
                     const char *key, hf_error *err);
 int hf__rd_is_error(const redisReply *r, const char *word);
-/* Is it {done, clock, ...}? */
+/* Returns 1 if the reply is {done, clock, ...}. */
 int hf__rd_shaped(const redisReply *r);
-/* Of that, or of a clock alone. */
+/* Returns `done` of that, or 1 for a clock alone. */
 int hf__rd_done(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
@@ -75,7 +74,7 @@ int64_t hf__rd_clock_of(const redisReply *r);
 enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
 #define HF_RD_SAID_MOST 1024 /* bytes that a message tells of a row; in a script, too */
 
-/* What came of a call: of its own reply, and of that to WAIT if there is one. */
+/* Judges a call by its own reply, and by the reply to WAIT if there is one. */
 int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err);
@@ -91,7 +90,7 @@ struct hf__rd_replace {
 int hf__rd_replace_make(struct hf__rd_replace *s, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen, const hf_row *row, hf_error *err);
 void hf__rd_replace_clear(struct hf__rd_replace *s);
-/* What an answer to it says. */
+/* Reads the reply to a replace. */
 int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
                        int64_t *ret_clock_us, hf_error *err);
 
@@ -100,10 +99,11 @@ int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
 
 /* redis.c: a text that is a number; 0: it isn't. */
 int hf__rd_number(const redisReply *r, int64_t *ret);
-/* A row of the texts of its fields; NULL: it isn't there. For that reader; NULL: no message. */
+/* Reads a row from the texts of its fields; a text that is NULL isn't there. `by` names the place,
+   for messages (NULL: no message). */
 int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row,
                   const struct hf__row_reader *by, hf_error *err);
-/* The row of {done, clock, is there one, fields}; no row is rev 0. */
+/* Reads the row of {done, clock, whether there is a row, fields}; rev 0: no row. */
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err);
 
@@ -114,7 +114,7 @@ int hf__rd_scan(hf_store *st, const char *prefix,
 
 /* notify.c */
 extern const hf_notify_ops hf__rd_notify;
-/* What a message says, as `payload`; a NUL stands behind it. */
+/* Reads the text of a message, as `payload`; a NUL stands behind it. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
 /* Writes the message of a write, and returns its length. If the row isn't long, the message is all
    of it ("*": the script puts it together of the values, the last arguments). Else, if the write
@@ -125,7 +125,7 @@ size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
 /* The fields whose values a script gets, a bit for each. */
 extern const uint32_t hf__rd_fields_of_replace, hf__rd_fields_of_acquire;
-/* The scripts, as texts. */
+/* Makes the texts of the scripts. */
 int hf__rd_scripts(struct hf__rd_how *how);
 
 #endif

@@ -25,7 +25,7 @@ struct filter {
     BIO *in, *out;
 };
 
-/* The first thing that OpenSSL complained of; the others follow from it. */
+/* Writes the first error of OpenSSL's; the others follow from it. */
 static void complaint(char why[HF_RD_WHY], const char *what)
 {
     unsigned long e = ERR_peek_error();
@@ -103,7 +103,7 @@ static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, cha
     return what ? HF_INVALID : 0;
 }
 
-/* 0 and *ret, HF_NOMEM, or what load says. */
+/* Makes a TLS context. Returns 0 with *ret, HF_NOMEM, or the result of load. */
 static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
@@ -199,7 +199,8 @@ static int begin(void *arg, void **ret, char why[HF_RD_WHY])
     return HF_NOMEM;
 }
 
-/* The other end says by an alert that it wants a certificate, or another one. */
+/* Writes why the handshake failed. Returns HF_DENIED after an alert of the server, which wants a
+   certificate, or another one; otherwise HF_UNAVAILABLE. */
 static int refusal(char why[HF_RD_WHY])
 {
     unsigned long e = ERR_peek_error();

@@ -55,7 +55,7 @@ static int of_status(long status, int writes)
     return writes && status >= 500 ? HF_UNKNOWN : HF_UNAVAILABLE;
 }
 
-/* Does what the server says tell a secret? */
+/* Returns 1 if the server's text has a secret of the account. */
 static int tells(const char *text, const struct hf__s3_account *who)
 {
     return strstr(text, who->secret) || (*who->token && strstr(text, who->token));
@@ -126,8 +126,9 @@ static int64_t clock_of(hf_store *st, int64_t sent_us, int64_t received_us, int6
     return told_us;
 }
 
-/* The time of day by the server's dates: the machine's clock may be wrong, and a server refuses
-   what is signed more than 15 minutes off. Before the first reply only the machine's is known. */
+/* Returns the time of day by the server's dates: the machine's clock may be wrong, and a server
+   refuses a signature that is more than 15 minutes off. Before the first reply it is the machine's
+   time. */
 static int64_t day_of_store_us(hf_store *st)
 {
     pthread_mutex_lock(&st->mu);
@@ -138,7 +139,7 @@ static int64_t day_of_store_us(hf_store *st)
 
 /* ---- one request ---- */
 
-/* A hash in hexadecimal digits; 0: OpenSSL has none. */
+/* Writes a hash in hexadecimal digits. Returns 0 if OpenSSL doesn't have it. */
 static int put_hash(const EVP_MD *kind, char to[HASH_TEXT], const char *body, size_t len)
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
@@ -155,7 +156,7 @@ int hf__s3_is_sum(const char *tag, const char *text, size_t len)
            !strcmp(tag + 33, "\"");
 }
 
-/* The header of the time at which a request is signed. */
+/* Writes the header with the time at which a request is signed. */
 static void put_date(char to[DATE_TEXT], int64_t us)
 {
     time_t s = (time_t)(us / 1000000);
@@ -219,7 +220,8 @@ static int make(const hf_store *st, const struct hf__s3_call *call, const struct
     return 0;
 }
 
-/* Was it refused because the time of its signature is wrong, and tells the server a better one? */
+/* Returns 1 if the request was refused because of the time of its signature, and the reply has the
+   server's time. */
 static int is_skewed(const struct hf__rest_reply *r)
 {
     char code[64];
@@ -228,7 +230,7 @@ static int is_skewed(const struct hf__rest_reply *r)
     return !strcmp(code, "RequestTimeTooSkewed");
 }
 
-/* The result of a request that was sent then. */
+/* Judges the result of a request that was sent at sent_us. */
 static int result(hf_store *st, struct hf__s3_call *call, const struct hf__rest_reply *r,
                   const struct signer *as, int64_t sent_us, int64_t *ret_clock_us, hf_error *err)
 {

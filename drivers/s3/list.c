@@ -26,7 +26,7 @@ static void put_encoded(FILE *to, const char *text)
             fprintf(to, "%%%02X", (unsigned char)*text);
 }
 
-/* The query of the next page, its parameters in order; NULL: no memory. */
+/* Returns the query of the next page, its parameters in order; NULL: no memory. */
 static char *query_of(const struct listing *l)
 {
     char *text = NULL;
@@ -45,7 +45,8 @@ static char *query_of(const struct listing *l)
     return NULL;
 }
 
-/* An object: its row, if it is the one of a key with the prefix. Others may stand among them. */
+/* Reports the row of an object if it is the one of a key with the prefix. Other objects are passed
+   over. */
 static int see_object(struct listing *l, const char *name, hf_error *err)
 {
     char text[HF_KEY_CAP];

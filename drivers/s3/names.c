@@ -18,7 +18,7 @@ enum { PLAIN_MOST = 200, PART = 180 };
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/* The name as it is if it isn't too long; else 0. */
+/* Writes the name in its short form. Returns 0 if that is too long. */
 static int put_plain(const char *key, size_t len, char to[HF_S3_NAME + 1])
 {
     char *at = to;
@@ -59,7 +59,7 @@ void hf__s3_name(const char *key, size_t len, char to[HF_S3_NAME + 1])
     to[n] = 0;
 }
 
-/* The bytes of base64 with the marks of the parts left out. 0: too many. */
+/* Reads base64, without the marks of its parts. Returns 0 if it is too long. */
 static int read_long(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
 {
     unsigned bits = 0, have = 0;
@@ -90,7 +90,7 @@ int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
     return !strcmp(name, again);
 }
 
-/* The character of an entity; 0: it isn't one of the five. */
+/* Returns the character of an entity; 0: it isn't one of the five. */
 static char entity(const char *from, size_t *ret_len)
 {
     static const struct {

@@ -14,7 +14,7 @@ static int bad(const hf_url *url, const char *name, const char *what, hf_error *
     return hf_fail(err, HF_INVALID, 0, "s3: open '%s': %s: %s", url->safe, name, what);
 }
 
-/* The text of an option; `usual` if it isn't there. */
+/* Reads an option; `usual` if it isn't given. */
 static int read_text(const hf_url *url, const char *name, const char *usual, char *to, size_t cap,
                      hf_error *err)
 {
@@ -25,7 +25,7 @@ static int read_text(const hf_url *url, const char *name, const char *usual, cha
     return 0;
 }
 
-/* Has it characters other than letters, digits and these? */
+/* Returns 1 if the text has characters other than letters, digits and those in `more`. */
 static int has_others(const char *text, const char *more)
 {
     for (; *text; text++) {

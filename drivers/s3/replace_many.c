@@ -37,7 +37,7 @@ static void ends(struct change *c, int result)
     c->item->result = result;
 }
 
-/* A request for each one that has no result. Returns how many. */
+/* Makes a request for each replace that has no result. Returns how many. */
 static size_t ask_all(struct many *m)
 {
     size_t k = 0;
@@ -56,7 +56,8 @@ static size_t ask_all(struct many *m)
     return k;
 }
 
-/* It was read. If it isn't one object, it is read again, as by hf__s3_read. */
+/* Takes in an object that was read. If ETag and body don't belong together, it is read again, as by
+   hf__s3_read. */
 static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
 {
     hf_replace *r = c->item;
@@ -72,7 +73,8 @@ static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
     c->state = TO_WRITE;
 }
 
-/* It was written, or refused: only the row tells whether it is the one that was seen. */
+/* Takes in the reply to a write. After a refusal only the row shows whether it is the one that was
+   seen. */
 static void wrote(hf_store *st, struct change *c, const struct hf__s3_asked *a)
 {
     const hf_replace *r = c->item;

@@ -58,7 +58,7 @@ static int recall(hf_store *st, const hf_rowkey *key, uint64_t rev, char tag[HF_
 
 /* ---- reading ---- */
 
-/* Is that what a removed row has left? */
+/* Returns 1 if the document is what a removed row leaves. */
 static int is_removed(const json_t *document)
 {
     return json_integer_value(json_object_get(document, "format")) == HF_ROW_FORMAT &&
@@ -194,8 +194,8 @@ int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
     return recall(st, key, seen, tag) || (!seen && row);
 }
 
-/* The row is read where its ETag isn't known, and after each refusal: only the row tells whether
-   it is the one that was seen. */
+/* Replaces a row. The row is read first if its ETag isn't known, and after each refusal, because
+   only the row shows whether it is the one that was seen. */
 static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const char *text,
                           int64_t *ret_clock_us, hf_error *err)
 {

@@ -100,13 +100,13 @@ struct hf__s3_asked {
     int64_t clock_us; /* 0, unless it was carried out or refused */
     int rc;
 };
-/* n of them side by side, to be answered by until_us. */
+/* Makes n requests side by side, which have to be answered by until_us. */
 void hf__s3_ask_many(hf_store *st, struct hf__s3_asked *one, size_t n, int64_t until_us);
 
-/* Is the tag the MD5 sum of the text? */
+/* Returns 1 if the tag is the MD5 sum of the text. */
 int hf__s3_is_sum(const char *tag, const char *text, size_t len);
 
-/* s3.c. The row of that key as it is now. */
+/* s3.c. Reads the present row of the key. */
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                 const char *what, hf_error *err);
 
@@ -117,17 +117,18 @@ struct hf__s3_change {
     const hf_row *row; /* NULL: it is removed */
     hf_row *cur;       /* not NULL */
 };
-/* The ETag of what it replaces; "": there is no object. Returns 0: it isn't known. */
+/* Finds the ETag of the row that is to be replaced; "": there is no object. Returns 0 if it isn't
+   known. */
 int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                   char tag[HF_REST_TAG]);
-/* The text of the object; NULL: *ret_rc and *err. */
+/* Returns the text of the object; NULL: *ret_rc and *err say why. */
 char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
                     hf_error *err);
-/* A write was carried out: that is the ETag of the row now. */
+/* Notes the ETag of the row after a write was carried out. */
 void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev,
                     const char *tag);
-/* Does the ETag belong to the body? While an object is replaced, a server that keeps files may give
-   the one of the old object and the other of the new one. 0: they are to be read again. */
+/* Returns 1 if the ETag belongs to the body. While an object is replaced, a server that keeps files
+   may give the ETag of one version with the body of the other. 0: the caller reads again. */
 int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r);
 /* The result `rc` of a read, or HF_UNSUPPORTED: the reply has no ETag. */
 int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, const hf_rowkey *key,

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Does that memory contain what every copy of SQLite does? Read as a file: it may be cut off. */
+/* Returns 1 if that memory has a text that every copy of SQLite has. It is read as a file, because
+   it may be unmapped meanwhile. */
 static int is_sqlite(int mem, uint64_t from, uint64_t to)
 {
     /* In pieces, so that this object isn't found by itself. */
@@ -32,7 +33,7 @@ static int is_sqlite(int mem, uint64_t from, uint64_t to)
     return found;
 }
 
-/* The objects that are mapped, as a number; 0: it can't be told. */
+/* Returns a number that changes when objects are mapped; 0: not known. */
 static uint64_t mapped_objects(void)
 {
     char line[1200], *path;

@@ -82,8 +82,8 @@ static int stands(const struct hf__sq_witness *w)
     return !fcntl(w->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK && l.l_pid == byte_owner;
 }
 
-/* In WAL mode: does nobody have EXCLUSIVE on the database? This connection's copy of SQLite doesn't
-   take it while the connection is open. */
+/* Returns 1 if no other copy of SQLite has EXCLUSIVE on the database, in WAL mode. This
+   connection's own copy doesn't take it while the connection is open. */
 static int is_shared(const struct hf__sq_witness *db)
 {
     struct flock l = {
@@ -91,8 +91,8 @@ static int is_shared(const struct hf__sq_witness *db)
     return !fcntl(db->fd, F_OFD_GETLK, &l) && l.l_type == F_UNLCK;
 }
 
-/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes: to close
-   the database now would drop that lock, too. Returns: is it shared? */
+/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes. To close
+   the database now would drop that lock, too. Returns 1 if nobody has it any more. */
 static int wait_until_shared(const struct hf__sq_witness *db, int64_t ms)
 {
     struct timespec pause = {0, 1000000};
@@ -222,7 +222,8 @@ static int same_id(struct hf__sq_id a, struct hf__sq_id b)
     return a.dev == b.dev && a.ino == b.ino;
 }
 
-/* Is what this copy of SQLite has mapped as the -shm a file without a name? 1, 0; -1: can't say. */
+/* Returns 1 if the -shm that this copy of SQLite has mapped was removed, 0 if not; -1: not
+   known. */
 static int shm_removed(hf_store *st)
 {
     sqlite3_file *file = NULL;

@@ -13,7 +13,7 @@
 
 enum { FASTEST_LOOK_MS = 2, SLOWEST_LOOK_MS = 20 };
 
-/* A number that changes when another connection commits. Some microseconds. */
+/* Reads a number that changes when another connection commits. Takes some microseconds. */
 static int read_version(hf_store *st, uint64_t *ret)
 {
     pthread_mutex_lock(&st->version_mu);
@@ -43,7 +43,7 @@ static int read_version(hf_store *st, uint64_t *ret)
     return sq;
 }
 
-/* How often it was opened: each connection counts its versions anew. */
+/* Returns how often the database was opened: each connection counts its versions anew. */
 static uint64_t openings(hf_store *st)
 {
     pthread_mutex_lock(&st->version_mu);
@@ -52,7 +52,8 @@ static uint64_t openings(hf_store *st)
     return n;
 }
 
-/* The files or locks have changed, once: an event, for the next read opens them again. */
+/* Returns 1 once if the files or locks have changed: that is an event, because the next read opens
+   them again. */
 static int files_changed(hf_store *st)
 {
     pthread_mutex_lock(&st->version_mu);
@@ -81,7 +82,8 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
     return 0;
 }
 
-/* data_version counts the commits of the whole database: every key is subscribed to, always. */
+/* Does nothing: data_version counts the commits of the whole database, so every key has a
+   subscription. */
 static int subscribe(hf_store *st, const hf_rowkey *key)
 {
     (void)st, (void)key;

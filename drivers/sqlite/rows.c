@@ -34,7 +34,8 @@ static int code_of_errno(int sys, int otherwise)
     }
 }
 
-/* What a result of SQLite's means. `ambiguous`: what an error of the disk leaves open. */
+/* Returns the code for a result of SQLite's. `ambiguous`: for an error of the disk, after which the
+   write may have been done. */
 static int code_of(sqlite3 *db, int rc, int ambiguous)
 {
     switch (rc & 0xff) {
@@ -186,14 +187,15 @@ int hf__sq_prepare(hf_store *st)
 
 /* ---- the clock ---- */
 
-/* Under the mutex. Never goes back in this process, whatever is done to the database. */
+/* Returns the store's clock, which never goes back in this process, whatever is done to the
+   database. Under the mutex. */
 int64_t hf__sq_now_us(hf_store *st)
 {
     st->last_us = max64(st->last_us, hf__local_us() + st->offset_us);
     return st->last_us;
 }
 
-/* One number of a query without parameters; `otherwise` if there is none. */
+/* Reads one number by a query without parameters; *ret stays if there is none. */
 int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
 {
     char *sql = sqlite3_mprintf(format, name);
@@ -209,7 +211,7 @@ int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
     return rc;
 }
 
-/* Within a transaction: the clock of this boot, made if it isn't there. */
+/* Reads the clock of this boot, or makes it. Within a transaction. */
 static int set_clock(hf_store *st)
 {
     int64_t there = 0, ceiling = 0, highest = 0, local = hf__local_us();
@@ -287,7 +289,7 @@ static int write_ceiling(hf_store *st, int64_t to_us)
     return rc;
 }
 
-/* Before a rev passes what is known to be on disk as the highest. */
+/* Raises the ceiling of revs on disk before a rev passes it. */
 static int make_room(hf_store *st, uint64_t rev)
 {
     int64_t highest = max64((int64_t)rev, hf__sq_now_us(st));
@@ -297,7 +299,7 @@ static int make_room(hf_store *st, uint64_t rev)
 
 /* ---- rows ---- */
 
-/* The fields from column `at` on. 0 or HF_NOMEM. */
+/* Reads the fields from column `at` on. Returns 0 or HF_NOMEM. */
 static int read_columns(sqlite3_stmt *s, int at, struct hf__fields *f)
 {
     for (int i = 0; i < HF_FIELDS; i++) {
@@ -417,7 +419,7 @@ static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row
     return done ? hf__sq_failed(st, done, "replace", key->text, HF_UNAVAILABLE, err) : 0;
 }
 
-/* Before COMMIT. */
+/* Checks before COMMIT that the connection's locks are still held. */
 static int still_held(hf_store *st, const char *what, const char *key, hf_error *err)
 {
     if (hf__sq_files_held(st)) return 0;
@@ -437,7 +439,8 @@ struct write {
     int64_t clock_us;
 };
 
-/* Between BEGIN and COMMIT. 0: written; HF_CONFLICT: nothing was. */
+/* Compares and writes, between BEGIN and COMMIT. Returns 0: written; HF_CONFLICT: nothing was
+   written. */
 static int decide(hf_store *st, struct write *w, hf_error *err)
 {
     sqlite3_stmt *s = st->stmt[SQ_GET];

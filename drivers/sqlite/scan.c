@@ -13,7 +13,7 @@ struct seen {
     hf_row row;
 };
 
-/* The first step of SCAN. What is missing is made again, once, as by find(). */
+/* Makes the first step of SCAN. A missing table is made again, once, as by find(). */
 static int first_of_page(hf_store *st, const char *prefix, const char *after)
 {
     for (int again = 0;; again++) {
@@ -37,7 +37,7 @@ struct paging {
     int64_t clock_us;
 };
 
-/* The next rows behind `after`. */
+/* Reads the next rows behind `after`. */
 static int page_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
     struct paging *p = arg;

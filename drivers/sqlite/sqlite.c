@@ -66,7 +66,7 @@ static void unlock_in_child(void)
 
 static void watch_forks(void) { pthread_atfork(lock_all, unlock_in_parent, unlock_in_child); }
 
-/* `quietly`: without writing what is in the log, and without removing the log. */
+/* Closes the connection; `quietly`: without a checkpoint of the log, and without removing it. */
 static void disconnect(hf_store *st, int quietly)
 {
     hf__sq_drop_statements(st);
@@ -119,7 +119,7 @@ static int refuse(const char *name, int code, int sys, const char *why, hf_error
     return hf_fail(err, code, sys, "sqlite: open '%s': %s", name, why);
 }
 
-/* What SQLite makes of a relative name depends on where this process is. */
+/* Makes a relative path absolute, because its meaning depends on the working directory. */
 static int sq_resolve(hf_url *url, hf_error *err)
 {
     char path[sizeof url->path], here[sizeof url->path];
@@ -159,7 +159,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
 
 static const char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
 
-/* 0, or what the system says. */
+/* Reads the id of this boot. Returns 0 or an errno. */
 static int boot_here(struct hf__sq_boot *ret)
 {
     char text[64];
@@ -215,7 +215,7 @@ static int directory_refuses(const char *path)
     return errno == EACCES || errno == EROFS ? errno : 0;
 }
 
-/* The connection, and that the file is one that can keep the promise. `name` is for messages. */
+/* Opens the connection, and checks that the file can be a store. `name` is for messages. */
 static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
 {
     struct stat s;
@@ -254,7 +254,7 @@ static int64_t pragma(hf_store *st, const char *name)
     return n;
 }
 
-/* 0, or a result of SQLite's; *ret: is it? */
+/* Finds out whether the database is UTF-8 (*ret). Returns 0, or a result of SQLite's. */
 static int ask_utf8(hf_store *st, int *ret)
 {
     sqlite3_stmt *s = NULL;
@@ -330,7 +330,7 @@ static void close_all(hf_store *st)
     unlock_stores();
 }
 
-/* Under the mutex: what was closed is opened again. */
+/* Opens the database again after it was closed. Under the mutex. */
 static int reconnect(hf_store *st, hf_error *err)
 {
     dev_t dev = st->dev;
