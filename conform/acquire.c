@@ -60,7 +60,8 @@ static const char *bad(struct play *p, const char *what)
 /* Far from any store's clock: no clock is read for it. */
 static const int64_t LATER_US = INT64_C(1) << 52, LONG_AGO_US = 1;
 
-/* A text that looks like what a store may look for. */
+/* Puts a text into the note that looks like the parts of a row which a store's own acquire searches
+   for. */
 static void put_note(hf_party *p)
 {
     static const char note[] = "}],\"request\":\"\"\\\"request\":[{\"mode\":1,\"holders\":[/\x7f";
@@ -80,7 +81,7 @@ static void put_holder(hf_party *p, enum holder kind, uint32_t i)
     p->limit = kind == LIMITED ? HOLDERS : 0;
 }
 
-/* The next row, with another rev. 0, or HF_NOMEM. */
+/* Makes the next row, with another rev. Returns 0 or HF_NOMEM. */
 static int make_row(struct play *p)
 {
     hf_row *row = &p->row;
@@ -114,8 +115,8 @@ static int make_row(struct play *p)
     return 0;
 }
 
-/* The id that the request has: of a party of the row, or of the last holder. NULL: the row has no
-   such party. */
+/* Returns the id of the request: that of a party of the row, or of the last holder. NULL: the row
+   has no such party. */
 static const uint8_t *id_of(const struct play *p)
 {
     const hf_row *row = &p->row;
@@ -139,7 +140,7 @@ static int make_party(struct play *p, hf_party *to)
     return id != NULL;
 }
 
-/* Is what was stored what the step makes of the row at the same moment? */
+/* Checks that the stored row is what the step makes of the row at the same moment. */
 static const char *judge_stored(struct play *p, const hf_party *asks)
 {
     int64_t at = hf__find_id(&p->got, asks->id);
@@ -165,7 +166,8 @@ static const char *judge_stored(struct play *p, const hf_party *asks)
     return hf_row_equal(&p->got, &p->expected) ? NULL : bad(p, "another row was stored");
 }
 
-/* Would the rule of all stores do it? Those with sessions needn't append: see may_queue. */
+/* Returns 1 if every store has to grant or append this request. Stores with sessions needn't
+   append: see may_queue. */
 static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *shown)
 {
     if (hf_row_copy(&p->expected, shown)) return 1;

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-/* NULL: it is kept; else why not. */
+/* Makes one check. Returns NULL if the promise is kept, otherwise why it isn't. */
 static const char *make_check(struct hf__suite *cfm, const struct hf__check *check)
 {
     if (cfm->no_reply) atomic_store(cfm->no_reply, 0);

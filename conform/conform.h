@@ -69,36 +69,36 @@ int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err);
 void hf__con_close(struct hf__con *con);
 /* Takes note of the result of an operation of the check in hand, and returns it. */
 int hf__note(struct hf__suite *cfm, int rc);
-/* The text of the error that such an operation gave; its code is noted. */
+/* Returns the text of such an operation's error, and notes the code. */
 const char *hf__why(struct hf__suite *cfm, const hf_error *err);
-/* The reason of a failing check; returns it. */
+/* Sets the reason of a failing check, and returns it. */
 const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The key prefix + name; `text` holds it. */
+/* Makes the key prefix + name; `text` keeps it. */
 hf_rowkey hf__con_key(const struct hf__suite *cfm, char text[HF_KEY_CAP], const char *name);
-/* A grant or a wait like any other, told apart by n. */
+/* Makes a party with usual values; n tells it from others. */
 hf_party hf__con_party(uint64_t session, uint32_t n);
 /* Makes `row` one with one holder, as an uncontended grant makes it. */
 void hf__con_one_holder(hf_row *row, uint32_t n);
 /* Stores `row` at a key that nobody uses; row->rev (and the token of its only holder) become what
    they have to be. */
 int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
-/* get, replace on the open store; a failure is told in cfm->why. */
+/* Calls get or replace on the open store; a failure is reported in cfm->why. */
 int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row);
 int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                     hf_row *cur);
-/* The store's clock, in us, as a read of the key tells it. -1: *err says why. */
+/* Reads the key, and returns the store's clock in µs. -1: *err says why. */
 int64_t hf__con_clock(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
-/* scan as the library does it: `see` may get and replace. */
+/* Scans as the library does: `see` may get and replace. */
 int hf__con_scan(const struct hf__con *con, const char *prefix,
                  int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,
                  hf_error *err);
-/* A play at a key of that name, and a row; if it goes well, the row that it leaves is deleted. */
+/* Runs a check with a key of that name and a row. If the check succeeds, the row is deleted. */
 const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
                            const char *(*play)(struct hf__suite *cfm, const hf_rowkey *key,
                                                hf_row *row));
-/* Until the store's clock has passed `rev`: rows are deleted long after their last write, and a
-   clock may be coarse. */
+/* Waits until the store's clock has passed `rev`, because in use rows are deleted long after their
+   last write, and a clock may be coarse. */
 void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev);
 void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n);
 

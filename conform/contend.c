@@ -30,8 +30,8 @@ static int add_one(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
 }
 
 /*
- * In the first round all have read the row before anyone writes, so that all but one must meet a
- * conflict: a race in which nobody met one would prove nothing.
+ * Races replaces. In the first round all racers read the row before any writes, so that all but one
+ * must get a conflict: a race without conflicts would prove nothing.
  */
 static int race_replaces(struct hf__racer *r)
 {

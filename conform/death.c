@@ -68,7 +68,7 @@ static int check_whole(struct hf__racer *r, const hf_row *row, uint64_t acked)
     return 0;
 }
 
-/* What the dead left is whole, and can be written. */
+/* Checks that the row that a killed process has left is whole, and can be replaced. */
 static int find_whole(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];

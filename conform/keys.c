@@ -107,7 +107,7 @@ static const char *const nasty[] = {
 };
 enum { NASTY = sizeof nasty / sizeof *nasty, COLLIDING = 6 };
 
-/* A row that says which key it belongs to. */
+/* Makes a row that says which key it belongs to. */
 static void name_row(hf_row *row, const char *name)
 {
     row->n_holders = row->n_queue = 0;
@@ -189,7 +189,7 @@ static const char *longest_keys(struct hf__suite *cfm)
     return all_apart(cfm, name, 4);
 }
 
-/* Keys that look alike to a table that uses 16 bits of our hash, or the first bytes. */
+/* Tries keys that a table can't tell apart by 16 bits of our hash, or by their first bytes. */
 static const char *colliding_keys(struct hf__suite *cfm)
 {
     char text[COLLIDING][16];

@@ -130,7 +130,7 @@ static const char *erase(struct hf__suite *cfm, struct many *m, const char *why)
 
 /* ---- results ---- */
 
-/* Some are refused, in front of, between and behind those that are done. */
+/* Makes replaces of which some are refused: before, between and after those that are done. */
 static const char *some_refused(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);

@@ -51,7 +51,7 @@ static const char *end(struct subscriber *s, const char *why)
     return why;
 }
 
-/* The subscriber writes the row: one party of its own holds the key, and one waits. */
+/* Writes the row by the subscriber's handle: one party of its own holds the key, and one waits. */
 static const char *make_row(struct hf__suite *cfm, struct subscriber *s, int i)
 {
     char name[32];
@@ -70,7 +70,7 @@ static const char *make_row(struct hf__suite *cfm, struct subscriber *s, int i)
     return NULL;
 }
 
-/* The waiter becomes the holder. */
+/* Grants the key to the waiter. */
 static const char *grant(struct hf__suite *cfm, struct subscriber *s, int i)
 {
     hf_row row;

@@ -73,7 +73,8 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
 
 enum { WAKEUP = 9 };
 
-/* The row in which racer 0 waits, and its key as it listens for it. 0: it is there. */
+/* Stores the row in which racer 0 waits, and makes its key for a subscription. Returns 0 on
+   success. */
 static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t id[16],
                        uint64_t session, int how)
 {

@@ -58,8 +58,8 @@ static void put_text(char *to, uint8_t *len, size_t n, const char *pattern)
     *len = (uint8_t)n;
 }
 
-/* A row in which every field has a value of its own, texts are as long as they may be, numbers too
-   (but for the rev, which would spoil the store's clock). */
+/* Makes a row in which every field has a different value, and texts and numbers are as large as
+   they may be, except the rev: a large one would spoil the store's clock. */
 static int full_row(hf_row *row)
 {
     static const char *const nasty[] = {"\xc3\xa9\xf0\x9f\x94\x92", "'\"`", "%s%n%41", "\\0\\n/../",

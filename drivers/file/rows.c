@@ -148,7 +148,7 @@ static inline int is_hot(const struct hf__client *c, const hf_rowkey *key, struc
 static int locate(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     struct hot h;
-    /* What a search finds it tells of, too. */
+    /* hf__find also reports damage that it meets. */
     if (!is_hot(op->c, op->key, &h) || !hf__likely_head(&h.head)) return hf__find(op, b, f);
     f->cell = h.cell;
     f->at = h.at;

@@ -2,8 +2,8 @@
  * replace_many.c - redis: many replaces sent at once over one connection, each a script of its own,
  * which the server answers one by one. See store.h, and replace_many in holdfast_driver.h.
  *
- * The connection is an idle one of the other requests', or one that is kept for this. Where one
- * isn't answered in time it is closed: what was sent may still be carried out.
+ * The connection is an idle one of those for other requests, or one that is kept for this. If a
+ * replace isn't answered in time, the connection is closed: the replace may still be carried out.
  */
 #include "os.h"
 #include "store.h"

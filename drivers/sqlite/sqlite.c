@@ -103,8 +103,9 @@ static void sq_close(hf_store *st)
             break;
         }
     pthread_mutex_unlock(&stores_mu);
-    /* A child must not write what the parent left in the log; nor may what was written to a log
-       that nobody else has be put over what others wrote since. */
+    /* Without a checkpoint in a child, which must not write what its parent has left in the log.
+       Without one also if the log is a removed file: its pages would overwrite what others have
+       written since. */
     disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);

@@ -11,7 +11,8 @@
 
 static const int64_t DAY_MS = 86400000;
 
-/* (store, key, options): the lock's id; 0 if it has to be waited for. */
+/* (store, key, options) Tries without waiting. Returns the lock's id; 0: the key has to be waited
+   for. */
 static napi_value js_try(napi_env env, napi_callback_info info)
 {
     napi_value argv[3];
@@ -52,7 +53,7 @@ static void unlink_wait(struct wait *w)
     if ((*w->prev = w->next)) w->next->prev = w->prev;
 }
 
-/* On a library thread. */
+/* Posts the result of a wait. Runs on a thread of the library. */
 static void done(void *arg, int code, hf_lock *l, const hf_error *err)
 {
     struct wait *w = arg;
@@ -67,8 +68,9 @@ static void done(void *arg, int code, hf_lock *l, const hf_error *err)
     post(s->addon, &w->event);
 }
 
-/* The store is being closed: they end. hf_close leaves alone what is detached, but nobody is going
-   to be told of what such waits bring, or have brought and not told yet. */
+/* Ends the waits of a store that is being closed. hf_close doesn't touch detached requests. But
+   their results will not be delivered any more, so what they have brought, or bring later, is
+   released. */
 void waits_closed(struct store *s)
 {
     size_t n = 0;
@@ -111,8 +113,8 @@ static void deliver(struct addon *a, struct event *e)
     store_unref(s);
 }
 
-/* (store, key, options, keepMs | undefined): a promise of a lock's id, or, for an event that is
-   done already, of when and by whom; keepMs makes it an event. */
+/* (store, key, options, keepMs | undefined) Starts a wait; with keepMs, for an event. Returns a
+   promise of the lock's id, or, for an event that is done already, of when and by whom. */
 static napi_value js_start(napi_env env, napi_callback_info info)
 {
     napi_value argv[4], promise = NULL;
@@ -158,13 +160,13 @@ static napi_value js_start(napi_env env, napi_callback_info info)
     return promise;
 }
 
-/* () The id of the wait that was started last. */
+/* () Returns the id of the wait that was started last. */
 static napi_value js_last_wait(napi_env env, napi_callback_info info)
 {
     return number(env, begin(env, info, 0, NULL)->last_wait);
 }
 
-/* (wait) */
+/* (wait) Cancels a wait. */
 static napi_value js_cancel(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];
@@ -189,7 +191,7 @@ static napi_value adopted(struct addon *a, struct job *job)
     return lock ? number(a->env, lock->object.id) : NULL;
 }
 
-/* (store, key, token): a promise of a lock's id. */
+/* (store, key, token) Adopts a grant. Returns a promise of the lock's id. */
 static napi_value js_adopt(napi_env env, napi_callback_info info)
 {
     napi_value argv[3], promise = NULL;

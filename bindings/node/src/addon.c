@@ -117,7 +117,7 @@ static napi_value js_pend(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* () How many waits and calls are under way; for tests. */
+/* () Returns how many waits and calls are under way; for tests. */
 static napi_value js_pending(napi_env env, napi_callback_info info)
 {
     return number(env, begin(env, info, 0, NULL)->pending);

@@ -23,7 +23,7 @@ int start_thread(pthread_t *thread, void *(*body)(void *), void *arg)
     return rc;
 }
 
-/* Under the mutex. */
+/* Returns the next job that may run. Under the mutex. */
 static struct job *next_job(struct store *s)
 {
     while (!s->first && !s->stop) {

@@ -24,8 +24,8 @@ struct lock *lock_new(struct store *s, hf_lock *l)
     return lock;
 }
 
-/* The library's lock is gone: nobody tells of its loss any more. What was told may be on its way.
- */
+/* Frees a lock whose grant is gone. Its loss isn't reported any more, but an event about it may be
+   under way. */
 static void lock_free(struct lock *lock)
 {
     struct store *s = lock->store;
@@ -37,7 +37,7 @@ static void lock_free(struct lock *lock)
     store_unref(s);
 }
 
-/* The store is being closed, which gives them back: nobody uses them from here on. */
+/* Takes all locks out of use, because the store is being closed, which releases them. */
 void locks_closed(struct store *s)
 {
     for (struct lock *lock = s->locks; lock; lock = lock->next) {
@@ -100,7 +100,7 @@ static void finish_work(struct job *job)
     job->code = hf_once_finish(job->l, job->number ? job->text : NULL, job->ms, &job->err);
 }
 
-/* Nobody finds the lock from here on; its last job runs when it is the only one. */
+/* Takes the lock out of use. Its last job runs when no other job uses the lock. */
 static void last_job(struct lock *lock, struct job *job)
 {
     strike(lock->store->addon, &lock->object);
@@ -108,7 +108,7 @@ static void last_job(struct lock *lock, struct job *job)
     if (!lock->busy) job_start(job);
 }
 
-/* (lock): undefined, or a promise where it takes a request. */
+/* (lock) Releases the lock. Returns undefined, or a promise if that takes a request. */
 static napi_value js_release(napi_env env, napi_callback_info info)
 {
     napi_value argv[1], promise = NULL;
@@ -219,8 +219,9 @@ static napi_value js_owner(napi_env env, napi_callback_info info)
     return lock ? text(env, hf_owner(lock->l)) : NULL;
 }
 
-/* (lock): 0 when it was given back, Infinity: as long as this process lives. Where that takes no
-   request the store is asked: else nobody might have noticed that the grant was broken. */
+/* (lock) Returns how long the holder may believe; 0: released; Infinity: as long as this process
+   lives. The store is asked where that takes no request, because a grant that was broken may not
+   have been noticed yet. */
 static napi_value js_left(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];
@@ -234,7 +235,7 @@ static napi_value js_left(napi_env env, napi_callback_info info)
 
 /* ---- lost ---- */
 
-/* On a library thread. */
+/* Posts the loss of a lock. Runs on a thread of the library. */
 static void told_lost(void *arg, hf_lock *l)
 {
     struct lock *lock = arg;
@@ -273,7 +274,8 @@ static void lost_deliver(struct addon *a, struct event *e)
         napi_call_function(a->env, undefined, callback, 1, &why, &ignored);
 }
 
-/* (lock, callback): called once, with the failure, if it is lost before it is given back. */
+/* (lock, callback) Calls the callback once, with the failure, if the lock is lost before it is
+   released. */
 static napi_value js_on_lost(napi_env env, napi_callback_info info)
 {
     napi_value argv[2];

@@ -26,7 +26,7 @@ void store_unref(struct store *s)
 
 /* ---- closing ---- */
 
-/* All that may block; any thread. */
+/* Closes the store: the part that may block. Any thread may call this. */
 static void close_now(struct store *s)
 {
     jobs_end(s);
@@ -46,7 +46,7 @@ static void *close_body(void *arg)
     return NULL;
 }
 
-/* From here on nobody finds the store; what is under way ends. */
+/* Takes the store out of use, and ends what is under way. */
 static void close_begin(struct store *s)
 {
     s->closing = true;
@@ -84,8 +84,8 @@ static void close_start(struct store *s, napi_value *promise)
         close_body(job);
 }
 
-/* The environment ends: all at once, in place. Events that are under way are dropped later on, and
-   don't touch what is freed here. */
+/* Closes all stores at once, because the environment ends. Events that are under way are dropped
+   later, and don't use what is freed here. */
 void stores_end(struct addon *a)
 {
     for (struct store *s; (s = a->stores);) {
@@ -106,7 +106,7 @@ void stores_end(struct addon *a)
     }
 }
 
-/* The process exits: what is held is given back. Nothing is freed; no call of Node's is made. */
+/* Releases all locks, because the process exits. Frees nothing, and makes no call of Node's. */
 void stores_leave(struct addon *a)
 {
     for (struct store *s = a->stores; s; s = s->next) {
@@ -149,7 +149,8 @@ static napi_value opened(struct addon *a, struct job *job)
     return number(a->env, s->object.id);
 }
 
-/* A store that couldn't be opened is closed, for the sake of its threads. */
+/* Delivers the result of open. A store that couldn't be opened is closed, because it may have
+   threads. */
 static void open_deliver(struct addon *a, struct event *e)
 {
     struct job *job = (struct job *)e;

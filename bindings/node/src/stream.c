@@ -78,7 +78,7 @@ static void end_deliver(struct addon *a, struct event *e)
     store_unref(s);
 }
 
-/* On the stream's thread. */
+/* Posts what was seen. Runs on the stream's thread. */
 static int see(void *arg, const hf_info *info)
 {
     struct stream *stream = arg;
@@ -142,7 +142,7 @@ static int stream_start(struct stream *stream)
     return rc;
 }
 
-/* (store, prefix, watches, callback): an id */
+/* (store, prefix, watches, callback) Starts a stream. Returns its id. */
 static napi_value js_stream(napi_env env, napi_callback_info info)
 {
     napi_value argv[4];
@@ -181,7 +181,7 @@ static struct stream *stream_of(struct addon *a, napi_value id)
                  : NULL;
 }
 
-/* (stream): one more has been taken. */
+/* (stream) Notes that the program has taken one more. */
 static napi_value js_took(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];

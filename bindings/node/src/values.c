@@ -30,8 +30,9 @@ static void put(napi_env env, napi_value object, const char *name, napi_value va
 
 /* ---- errors ---- */
 
-/* A plain object, from which the copy of the module that has called makes the error: its classes
-   are its own, and this addon may serve several (a test runner's, one for each test file). */
+/* Returns a plain object, of which the calling copy of the module makes an error. This addon may
+   serve several copies (a test runner has one for each test file), and each has its own error
+   classes. */
 napi_value failure(struct addon *a, const hf_error *err, int code, const char *key)
 {
     napi_value ret = NULL;
@@ -86,8 +87,8 @@ static bool well_formed(napi_env env, napi_value value)
     return true;
 }
 
-/* A text that is longer than `cap` is cut, between two characters: of four bytes so much might be
-   missing that it isn't too long for the library any more. So it is filled up. */
+/* Fills up a text that was cut at `cap`. The cut is between two characters, so up to three bytes
+   may be missing, and the library wouldn't see that the text was too long. */
 static void fill_cut(napi_env env, napi_value value, char *to, size_t cap, size_t n)
 {
     size_t all = n;
@@ -157,13 +158,14 @@ static double element(napi_env env, napi_value array, uint32_t at)
     return ret;
 }
 
-/* Beyond what an integer holds is beyond every limit of the library's, too. */
+/* Returns a number as an integer. A number that no integer holds is beyond every limit of the
+   library, too. */
 static int64_t whole(double ms)
 {
     return ms == HUGE_VAL ? HF_FOREVER : ms < 0x1p53 ? (int64_t)ms : INT64_MAX;
 }
 
-/* 1: there is one, 0: undefined, negative: an exception is pending. */
+/* Reads a text of an array. Returns 1; 0: it is undefined; negative: an exception is pending. */
 static int element_text(napi_env env, napi_value array, uint32_t at, char *to, size_t cap,
                         const char *key, const char *what)
 {

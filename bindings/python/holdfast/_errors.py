@@ -108,7 +108,8 @@ BY_CODE: Dict[str, Type[HoldfastError]] = {
 _CLEAN = {number: '?' for number in (*range(32), *range(127, 160), *range(0xd800, 0xe000))}
 
 
-# The library names functions and options as C does. A key, which isn't touched, stands before that.
+# The library's texts name functions and options as C does; _as_here writes them as Python does
+# (wait_ms: wait). The key stands before the last "': " and is left as it is.
 _C_NAME = re.compile(r'\b(wait|lease|max_hold|at_least|keep|io_timeout|idle)_ms\b|\bhf_(?=open\b)')
 
 

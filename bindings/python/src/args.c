@@ -162,7 +162,7 @@ static void no_unit(const char *doing, PyObject *key, const char *name, const ch
 
 static int is_number(PyObject *value) { return PyLong_Check(value) || PyFloat_Check(value); }
 
-/* Of an int, a float, a timedelta; below 0: none of them. */
+/* Returns the seconds of an int, a float or a timedelta; below 0: it is none of them. */
 static double seconds_of(PyObject *value)
 {
     double seconds = -1;
@@ -182,7 +182,7 @@ static int is_endless(PyObject *value)
     return PyFloat_Check(value) && isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0;
 }
 
-/* -1 and an exception. */
+/* Raises the exception for a time that is out of range. Returns -1. */
 static int out_of_range(const char *doing, PyObject *key, const char *name, PyObject *value,
                         const struct limits *limits)
 {

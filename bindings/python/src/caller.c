@@ -121,7 +121,7 @@ lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *b
     return NULL;
 }
 
-/* Nobody in this thread runs while the caller sits in a wait. */
+/* Returns 1 if no other code of this thread runs while the caller waits. */
 static int stops_its_thread(const caller *by, int sits, int kind, const char **ret_why)
 {
     if (sits && by->in_loop)
@@ -134,7 +134,8 @@ static int stops_its_thread(const caller *by, int sits, int kind, const char **r
     return 1;
 }
 
-/* Does the code hold it that runs this event loop, and goes on when the loop has ended? */
+/* Returns 1 if the code that runs this event loop holds the lock; it goes on only when the loop has
+   ended. */
 static int holds_around(const lock *l, const caller *by)
 {
     return by->outer && l->by.mark == by->outer;

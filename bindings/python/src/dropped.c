@@ -7,7 +7,7 @@
 /* The number of the call of this thread that gave a lock last. */
 static _Thread_local uint64_t last_call;
 
-/* The offset of the instruction that the frame is at. */
+/* Returns the offset of the instruction that the frame is at. */
 static long place_in(PyObject *frame)
 {
     PyObject *place = PyObject_GetAttrString(frame, "f_lasti");
@@ -38,8 +38,8 @@ PyObject *lock_note(lock *l, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Of a call's instruction and its inline caches, before the next instruction; or of those of an
-   `await`, from the one that runs the awaited coroutine on. */
+/* Returns the length of a call's instruction with its inline caches; or of the instructions of an
+   `await`, from the one that runs the awaited coroutine. */
 static long call_bytes(unsigned how)
 {
     PyObject *hex = PySys_GetObject("hexversion"); /* borrowed */
@@ -48,8 +48,9 @@ static long call_bytes(unsigned how)
     return version < 0x30b ? 2 : version < 0x30c ? 10 : 8;
 }
 
-/* Was it dropped by the instruction behind the call that acquired it, as in `store.acquire(key)`
-   alone, or `store.acquire(key).token`? What follows believes that it holds the key. */
+/* Returns 1 if the lock was dropped by the instruction after the call that acquired it, as in
+   `store.acquire(key)` alone, or `store.acquire(key).token`. The code that follows believes that it
+   holds the key. */
 static int unbound(lock *l)
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
@@ -85,8 +86,8 @@ void lock_complain(lock *l)
         PyErr_WriteUnraisable(l->key);
 }
 
-/* An event loop runs in this thread, and a release may wait for a server: a lock that takes the
-   grant over, to be released in a thread. NULL: released at once. */
+/* Returns a lock that takes over the grant, to be released in a thread, if an event loop runs in
+   this thread and a release may wait for a server. NULL: the grant is released at once. */
 lock *lock_successor(lock *l)
 {
     caller by;
@@ -127,7 +128,8 @@ PyObject *raised_of(PyObject *args)
     return kind == Py_None ? NULL : value == Py_None ? kind : value;
 }
 
-/* The block's work is done, and was protected; the key may stay held. Its reason is told. */
+/* Warns that a release wasn't confirmed, with the reason. The block's work was done under the lock,
+   but the key may stay held. */
 PyObject *lock_warn_of_release(const hf_error *err)
 {
     PyObject *text = PyUnicode_DecodeUTF8(err->text, (Py_ssize_t)strlen(err->text), "replace");

@@ -16,7 +16,7 @@ size_t key_hash(PyObject *key)
     return (size_t)hash;
 }
 
-/* One list until the first table. */
+/* Returns the list for a hash; there is only one until the first table is made. */
 static lock **bucket(store *s, size_t hash)
 {
     return s->table ? &s->table[hash & s->table_mask] : &s->one_bucket;
@@ -31,7 +31,7 @@ static void put(lock *l)
     *at = l;
 }
 
-/* Without memory the lists get longer. */
+/* Makes a larger table. If there is no memory, the lists get longer instead. */
 static void grow(store *s)
 {
     size_t n = s->table ? (s->table_mask + 1) * 4 : 64;

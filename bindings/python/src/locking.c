@@ -35,7 +35,7 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options)
     return (PyObject *)to;
 }
 
-/* One object can't tell apart several holders at once. */
+/* Returns 1 if the object may be acquired now: it can't tell several holders apart. */
 static int has_room(struct locking *g)
 {
     if (!g->held || !g->asked || g->asked->o.mode == HF_EXCLUSIVE) return 1;
@@ -52,7 +52,8 @@ static void push(struct locking *g, lock *held)
     g->held = held;
 }
 
-/* The lock that this caller acquired last; if it has none, the oldest. A reference, or NULL. */
+/* Takes off the lock that this caller has acquired last; if it has none, the oldest. Returns a
+   reference, or NULL. */
 static lock *pop(struct locking *g)
 {
     lock **at = &g->held, *is;
@@ -94,7 +95,8 @@ static PyObject *locking_exit(struct locking *g, PyObject *args)
     return ret;
 }
 
-/* What is asked for, with this limit: NULL and an exception if it is none. -1: that of lock(). */
+/* Returns the options with this limit; -1: the limit of lock(). NULL, with an exception: it is no
+   limit. */
 static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject *timeout)
 {
     if (g->asked)
@@ -116,7 +118,7 @@ static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject
     return now;
 }
 
-/* The first keyword argument that isn't one of acquire's: 0, or -1 and an exception. */
+/* Refuses keyword arguments that aren't acquire's. Returns 0; -1, with an exception. */
 static int no_others(struct locking *g, PyObject *kwargs)
 {
     PyObject *name, *value;
@@ -139,7 +141,8 @@ static PyObject *locking_no_others(struct locking *g, PyObject *args, PyObject *
     Py_RETURN_NONE;
 }
 
-/* Is it a bool, or not given? To other libraries the first argument is a time. -1: an exception. */
+/* Reads `blocking`, which must be a bool: in other libraries the first argument is a time. Returns
+   -1, with an exception, if it isn't one. */
 static int read_blocking(const struct locking *g, PyObject *value)
 {
     if (!value) return 1;

@@ -224,7 +224,7 @@ PyObject *store_watch(store *s, PyObject *args)
     return (PyObject *)w;
 }
 
-/* Its thread has ended afterwards: within a quarter of a second and a request. */
+/* Stops the watch, and waits for its thread: a quarter of a second and a request at most. */
 static void stop(watching *w)
 {
     if (!w->prev) return;

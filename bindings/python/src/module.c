@@ -11,7 +11,7 @@ static unsigned generation;
 
 unsigned fork_generation(void) { return generation; }
 
-/* The child's copies of what the parent had are dead. */
+/* Makes the child's copies of its parent's objects unusable. */
 static void forked(void) { generation++; }
 
 PyObject *raise_object(int code, PyObject *key, PyObject *text)
@@ -123,8 +123,8 @@ static int add_type(PyObject *m, int at, const char *name, PyType_Spec *spec, Py
     return PyModule_AddObject(m, name, type);
 }
 
-/* This file's variables are one set a process, and an interpreter's objects mustn't be another's.
- */
+/* Refuses a subinterpreter: this module's variables exist once in a process, and interpreters must
+   not share objects. */
 static int refuse_subinterpreter(void)
 {
     if (!PyInterpreterState_GetID(PyInterpreterState_Get())) return 0;

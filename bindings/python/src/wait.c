@@ -153,7 +153,7 @@ static PyObject *box_fileno(struct box_object *o, PyObject *unused)
 
 /* ---- one wait ---- */
 
-/* On a thread of the library, without the GIL. */
+/* Takes the result of a wait. Runs on a thread of the library, without the GIL. */
 static void told(void *arg, int code, hf_lock *held, const hf_error *err)
 {
     waiting *w = arg;
@@ -252,7 +252,7 @@ static void give_up(waiting *w)
     s->given_up_end = &w->next;
 }
 
-/* Nobody will ask what came of it: a lock that it brings is given back at once. */
+/* Abandons a wait: a lock that it brings is released at once. */
 void waiting_abandon(waiting *w)
 {
     if (w->generation != fork_generation()) return; /* the parent's stays as it is */
@@ -272,7 +272,8 @@ void waiting_abandon(waiting *w)
     }
 }
 
-/* 0: told. Signals are handled in the process's first thread; they come to any. */
+/* Waits a little. Returns 0 if the result is there. Signals come to any thread, but Python handles
+   them in the first one only. */
 static int sleep_a_little(waiting *w)
 {
     struct timespec until;
@@ -347,8 +348,8 @@ PyObject *wait_blank(store *s, PyObject *key, const asked *a, int once)
 
 void wait_begin(PyObject *wait, waiting *w) { ((struct wait_object *)wait)->w = w; }
 
-/* What a wait that is told has brought, into `to`: 0, its code (without a text: the store is
-   closed), or RAISED. Frees it. */
+/* Moves the result of a finished wait into `to`, and frees the wait. Returns 0, the wait's code
+   (without a text: the store is closed), or RAISED. */
 static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
 {
     int open = s->h != NULL; /* else closing it has given back what there was */
