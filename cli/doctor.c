@@ -137,11 +137,12 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
+#define NO_VERDICT "the store is neither proved nor refuted"
+
 /* Ends the examination without a verdict. Returns the exit status. */
 static int no_verdict(const hf_error *err)
 {
-    say("doctor: %s%s", err->text,
-        err->sys == ENOENT ? "" : "; the store is neither proved nor refuted");
+    say("doctor: %s%s", err->text, err->sys == ENOENT ? "" : "; " NO_VERDICT);
     return hf_code_exit_status(err->code);
 }
 
@@ -326,9 +327,8 @@ static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
     if (t->beside) drv->discard(&t->url);
     dismiss_janitor(t, t->beside || !rc);
     if (rc >= 0) return 0;
-    say("doctor: the trial of %s was cut short, and the store is neither proved nor refuted: %s; "
-        "run it again",
-        t->url.safe, err.text);
+    say("doctor: the trial of %s was cut short, and " NO_VERDICT ": %s; run it again", t->url.safe,
+        err.text);
     return hf_code_exit_status(err.code);
 }
 
