@@ -3,6 +3,7 @@
  * ask about its settings and counts.
  */
 #include "admin.h"
+#include "cas_loop.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "list.h"

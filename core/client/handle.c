@@ -4,7 +4,6 @@
 #include "handle.h"
 
 #include "above.h"
-#include "bytes.h"
 #include "drivers.h"
 #include "key.h"
 #include "os.h"
@@ -13,16 +12,21 @@
 #include "url_advice.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_BUCKETS = 64 };
+enum { FIRST_BUCKETS = 64, DEFAULT_LEASE_MS = 30000, IO_TIMEOUT_MS = 5000 };
+
+/* What a handle was opened with. */
+struct hf_asked {
+    hf_url url; /* resolved; with its password */
+    int64_t io_timeout_ms;
+    char owner[HF_OWNER_CAP], note[HF_NOTE_CAP]; /* "": none was given */
+};
 
 /* ---- small things ---- */
 
@@ -98,7 +102,7 @@ static void own_party(hf *h)
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
     /* A holder takes it for over by so much earlier than others do. */
     p->claim_ms += (uint32_t)(h->port.caps.clock_resolution_us / 1000);
-    if (!h->port.session) p->lease_ms = HF_DEFAULT_LEASE_MS;
+    if (!h->port.session) p->lease_ms = DEFAULT_LEASE_MS;
 }
 
 /* ---- opening ---- */
@@ -130,7 +134,7 @@ static int read_asked(struct hf_asked *to, const char *url, const hf_open_option
         return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: must be 100 to 3,600,000");
     if (o && o->flags & ~(unsigned)HF_OPEN_EXISTING)
         return hf_fail(err, HF_INVALID, 0, "open: flags: %u isn't one", o->flags);
-    to->io_timeout_ms = o && o->io_timeout_ms ? o->io_timeout_ms : HF_IO_TIMEOUT_MS;
+    to->io_timeout_ms = o && o->io_timeout_ms ? o->io_timeout_ms : IO_TIMEOUT_MS;
     int rc = hf_url_parse(url, &to->url, err);
     if (rc) return rc;
     const hf_driver *drv = hf__driver(to->url.scheme, &why);

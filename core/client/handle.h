@@ -19,20 +19,18 @@
 
 #include "above.h"
 #include "bytes.h"
-#include "cas_loop.h"
 #include "deadlines.h"
 #include "os.h"
 #include "peers.h"
+#include "port.h"
 #include "renewal_queue.h"
 #include "session.h"
 #include "wait_state.h"
 
 #define HF_DISPATCHER_WAKEUP 0
 #define HF_WAKEUPS           16
-#define HF_DEFAULT_LEASE_MS  30000
 #define HF_CLAIM_MS          1000
 #define HF_POLL_MS           250
-#define HF_IO_TIMEOUT_MS     5000
 
 struct hf_known_row; /* one block of memory: known_row.h */
 
@@ -273,13 +271,6 @@ struct hf {
     unsigned fork_generation; /* of the process that opened it (atomic) */
 };
 
-/* What a handle was opened with. */
-struct hf_asked {
-    hf_url url; /* resolved; with its password */
-    int64_t io_timeout_ms;
-    char owner[HF_OWNER_CAP], note[HF_NOTE_CAP]; /* "": none was given */
-};
-
 /* handle.c */
 /* HF_LOST: a lock or a wait of the parent of a fork. */
 int hf__dead(const char *what, hf_error *err);
@@ -333,7 +324,8 @@ int hf__closing(hf *h);
 /* Frees all that it has. No other thread is left. */
 void hf__destroy(hf *h);
 
-/* Does it ask the store, and isn't over yet? Then it is in hf.at_store. */
+/* Does it ask the store, and isn't over yet? Then it is in hf.at_store, unless it is one look
+   beside the local queue (try_beside in acquire.c). */
 static inline int hf__at_store(const struct hf_wait *w)
 {
     return w->state > HF_WAIT_LOCAL && w->state < HF_WAIT_ENDED;

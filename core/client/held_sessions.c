@@ -3,6 +3,7 @@
  */
 #include "held_sessions.h"
 
+#include "cas_loop.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"

@@ -5,6 +5,7 @@
 #include "lock.h"
 
 #include "belief.h"
+#include "cas_loop.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"

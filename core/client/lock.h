@@ -32,7 +32,4 @@ int hf__over_already(const hf_lock *lock);
 int hf__lock_event(hf_lock *lock, struct hf_event *ev, hf_row *row, int known,
                    struct hf_outcome *out, hf_error *err);
 
-/* Was it neither given back nor found gone? */
-static inline int hf__unsettled(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
-
 #endif

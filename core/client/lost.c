@@ -14,12 +14,28 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- it is lost, and its holder is told ---- */
+
+/* Returns: the cause that the lock, or else its session, keeps; NULL: none. */
+static const hf_error *cause(const hf_lock *l)
+{
+    if (l->why) return l->why;
+    if (l->session && l->session->why) return l->session->why;
+    return l->pending_session ? l->pending_session->why : NULL;
+}
+
+/* Keeps "no answer" as the cause: a request for the lock is under way, and hasn't been answered. */
+static void note_no_answer(hf_lock *l)
+{
+    hf_error why;
+    if (cause(l)) return;
+    hf_fail(&why, HF_UNAVAILABLE, 0, "the store didn't answer");
+    hf__error_keep(&l->why, &why);
+}
 
 void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
 {
@@ -27,7 +43,7 @@ void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
     uint64_t one = 1;
     l->lost = 1;
     l->lost_by = (uint8_t)by;
-    if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) hf__note_no_answer(l);
+    if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) note_no_answer(l);
     /* A pending release stays in the queue: what repeats it frees the lock. */
     if (!l->pending_release) hf__renew_at(l, INT64_MAX);
     l->h->stats.lost++;
@@ -103,14 +119,6 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
 
 /* ---- why ---- */
 
-void hf__note_no_answer(hf_lock *l)
-{
-    hf_error why;
-    if (hf__cause(l)) return;
-    hf_fail(&why, HF_UNAVAILABLE, 0, "the store didn't answer");
-    hf__error_keep(&l->why, &why);
-}
-
 /* Writes a time as "5 s" or "1.5 s". */
 static const char *seconds(int64_t ms, char *to, size_t cap)
 {
@@ -122,24 +130,17 @@ static const char *seconds(int64_t ms, char *to, size_t cap)
     return to;
 }
 
-const hf_error *hf__cause(const hf_lock *l)
-{
-    if (l->why) return l->why;
-    if (l->session && l->session->why) return l->session->why;
-    return l->pending_session ? l->pending_session->why : NULL;
-}
-
 /* Returns 1 if the grant has ended by time, whether or not that was noticed. */
 static int ran_out(const hf_lock *l)
 {
     return l->lost ? l->lost_by == HF_BY_TIME : hf__time_is_over(l);
 }
 
-int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && hf__cause(l); }
+int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && cause(l); }
 
 int hf__lost_error(const hf_lock *l, const char *what, hf_error *err)
 {
-    const hf_error *why = hf__cause(l);
+    const hf_error *why = cause(l);
     unsigned long long token = l->token;
     char lease[32];
     if (l->lost_by == HF_BY_MAX_HOLD ||
@@ -226,7 +227,7 @@ int hf_lost_reason(const hf_lock *lock, hf_error *err)
     int rc = hf__held_here(lock, "hold", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    const hf_error *why = lock->lost ? hf__cause(lock) : NULL;
+    const hf_error *why = lock->lost ? cause(lock) : NULL;
     if (lock->lost) rc = hf__lost_error(lock, "hold", err);
     if (why && why->code == HF_CORRUPT) {
         rc = HF_CORRUPT;

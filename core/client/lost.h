@@ -23,10 +23,6 @@ void hf__mark_expired(hf_lock *lock);
 /* Calls the callback of a lost lock that has one, once. The mutex is dropped. */
 void hf__run_on_lost(hf_lock *lock);
 
-/* A request for the lock is under way, and hasn't been answered. */
-void hf__note_no_answer(hf_lock *lock);
-/* The cause that the lock, or else its session, keeps. NULL: none. */
-const hf_error *hf__cause(const hf_lock *lock);
 /* Returns 1 if the lease ran out because the store didn't answer renewals. The grant is then over
    at the store, too, and a release would only take time. */
 int hf__unanswered(const hf_lock *lock);

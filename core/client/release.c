@@ -34,6 +34,9 @@ enum {
         3000000 /* so far the clocks of others may be behind, where no lease has a time */
 };
 
+/* Was it neither given back nor found gone? */
+static int unsettled(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
+
 /* Makes the free row, at `rev`, that a plain grant leaves: one without other parties. */
 static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
 {
@@ -152,7 +155,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__session_put(&l->h->sessions, keeper);
     }
-    if (hf__unsettled(rc) && (believed ? broken(l) : hf__over_already(l)))
+    if (unsettled(rc) && (believed ? broken(l) : hf__over_already(l)))
         return hf__lost_error(l, "release", err);
     if (rc) return rc;
     /* A caller that hf_left_ms told of the end is told so here, too. */
@@ -211,8 +214,8 @@ static inline int give_back(hf_lock *l, hf_error *err)
     if (rc && !waits) asked = ask_now(l);
     if (rc) rc = release_slowly(l, rc, &asked, err);
     h->stats.released += !l->pending_release;
-    if (hf__unsettled(rc)) hf__may_stay(l, "release", err);
-    if (hf__unsettled(rc) && !l->expires_us && h->closing < HF_CLOSING_LOCKS)
+    if (unsettled(rc)) hf__may_stay(l, "release", err);
+    if (unsettled(rc) && !l->expires_us && h->closing < HF_CLOSING_LOCKS)
         keep_trying(l);
     else
         hf__lock_free(l);
@@ -286,7 +289,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     int over = !hf__perhaps_held(l); /* as its holder has been told */
     rc = over ? hf__lost_error(l, "once", err) : hf__lock_event(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = hf__lost_error(l, "once", err);
-    if (over || hf__unsettled(rc)) {
+    if (over || unsettled(rc)) {
         /* Not marked, as far as is known: then at least it isn't held either. */
         if (!over) hf__not_marked(l, err);
         hf__let_go(l);

@@ -11,7 +11,6 @@
 #include "known_row.h"
 #include "lock.h"
 #include "lost.h"
-#include "os.h"
 #include "start_threads.h"
 
 int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)

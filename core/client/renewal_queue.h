@@ -24,9 +24,6 @@
 enum { HF_RENEWAL_WORKERS = 4, HF_RENEWALS_AT_ONCE = 512 };
 /* So often unanswered a renewal goes to the last queue. */
 enum { HF_UNANSWERED_MOST = 3 };
-/* A renewal that wasn't answered is asked for again with a quarter as many others: what always
-   hangs is alone soon, and what hung by chance is still made with others. */
-enum { HF_AGAIN_PART = 4 };
 
 enum hf_renewal_queue {
     HF_RENEWALS_DUE,      /* as always */

@@ -5,6 +5,7 @@
 #include "wait_look.h"
 
 #include "accept.h"
+#include "cas_loop.h"
 #include "claim_length.h"
 #include "deadline_list.h"
 #include "handle.h"

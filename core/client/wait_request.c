@@ -4,6 +4,7 @@
  */
 #include "wait_request.h"
 
+#include "cas_loop.h"
 #include "handle.h"
 #include "held_sessions.h"
 #include "known_row.h"

@@ -4,7 +4,7 @@
 #ifndef HF_WAIT_REQUEST_H
 #define HF_WAIT_REQUEST_H
 
-#include "cas_loop.h"
+#include "step.h"
 
 struct hf_wait;
 

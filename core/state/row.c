@@ -1,7 +1,6 @@
 /*
  * row.c - the row's memory, its copy, its check, and the keys that name it. No I/O.
  */
-#include "bytes.h"
 #include "grant.h"
 #include "step.h"
 

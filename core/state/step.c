@@ -47,7 +47,8 @@ static enum hf_validity validity(const hf_party *p, const struct hf_event *ev)
     return hf__validity(p, ev->now, is_dead(p, ev));
 }
 
-int hf__party_over(const hf_party *p, const struct hf_event *ev)
+/* Has this holder's grant ended for certain, as a contender must see it? */
+static int party_over(const hf_party *p, const struct hf_event *ev)
 {
     return validity(p, ev) == HF_GRANT_OVER;
 }
@@ -151,7 +152,7 @@ static void settle(struct ctx *c)
 {
     hf_row *row = c->row;
     for (uint32_t i = row->n_holders; i-- > 0;)
-        if (hf__party_over(&row->party[i], c->ev)) remove_party(c, i);
+        if (party_over(&row->party[i], c->ev)) remove_party(c, i);
     for (uint32_t i = row->n_holders + row->n_queue; c->ev->n_dead && i-- > row->n_holders;)
         if (is_dead(&row->party[i], c->ev)) remove_party(c, i);
     while (row->n_queue && admits(c, &row->party[row->n_holders])) {
@@ -216,7 +217,7 @@ static int runs(const struct ctx *c, int64_t at)
 {
     const hf_party *p = at < 0 ? NULL : &c->row->party[at];
     return p && (uint32_t)at < c->row->n_holders && !(p->flags & HF_PARTY_UNCLAIMED) &&
-           !hf__party_over(p, c->ev);
+           !party_over(p, c->ev);
 }
 
 /* The events TRY and ENQUEUE. R3, R6. */

@@ -84,9 +84,6 @@ struct hf_outcome {
  */
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *event);
 
-/* Has this holder's grant ended for certain, as a contender must see it? */
-int hf__party_over(const hf_party *party, const struct hf_event *event);
-
 /* May it be deleted: free, no waiter, no marker in force, untouched for idle_us. */
 int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us);
 

@@ -7,13 +7,10 @@
 #include "acquire.h"
 #include "handle.h"
 #include "os.h"
-#include "start_threads.h"
 #include "wait.h"
 #include "wait_look.h"
 #include "wait_schedule.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* A round of looks: so many at most, and begun within a quarter of the shortest claim timeout. */

@@ -3,7 +3,6 @@
  * locks, and its loop. What it does about waits and claims is in wait_monitor.c; deadline_list.h
  * says when each lock is due.
  */
-#include "belief.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"

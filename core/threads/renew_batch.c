@@ -8,6 +8,7 @@
  * sent again as it is (cas_loop.h says why). Grants of one key are renewed by one write.
  */
 #include "belief.h"
+#include "cas_loop.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
@@ -22,11 +23,13 @@
 #include "threads.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { AT_ONCE_LEAST = 8 }; /* where nothing was answered */
 /* A renewal that is due within this part of its lease is made with those that are due now. */
 enum { SOON_PART = 12 };
+/* A renewal that wasn't answered is asked for again with a quarter as many others: what always
+   hangs is alone soon, and what hung by chance is still made with others. */
+enum { AGAIN_PART = 4 };
 
 /* No row has this rev: revs grow from the store's clock (microseconds), and stay below 2^53. */
 static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
@@ -259,7 +262,7 @@ static void renewed(const struct renewal *r, hf_lock *l)
    The holder believes in the shorter of the two leases that may be in force. */
 static void unanswered(const struct renewal *r, hf_lock *l)
 {
-    hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / HF_AGAIN_PART);
+    hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / AGAIN_PART);
     if (l == r->first && !r->reads) {
         hf__keep_row(&l->sent, &r->next, HF_KEPT_BY_LOCK);
         l->sent_seen = r->seen;
@@ -272,7 +275,7 @@ static void unanswered(const struct renewal *r, hf_lock *l)
 static void not_sent(const struct renewal *r, hf_lock *l)
 {
     l->expires_us = l->before_us;
-    hf__note_unanswered(l, 1, r->among / HF_AGAIN_PART);
+    hf__note_unanswered(l, 1, r->among / AGAIN_PART);
     put_back(l, hf__local_us());
 }
 

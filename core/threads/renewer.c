@@ -17,8 +17,6 @@
 #include "threads.h"
 #include "withdraw.h"
 
-#include <stdlib.h>
-
 /* A worker more is started for a renewal that has waited for this part of its lease. */
 enum { LATE_PART = 24, NO_THREAD_US = 1000000 };
 enum { CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };

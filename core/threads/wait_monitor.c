@@ -4,6 +4,7 @@
  */
 #include "threads.h"
 
+#include "cas_loop.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "os.h"
@@ -12,7 +13,6 @@
 #include "validity.h"
 #include "wait_schedule.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64 };
