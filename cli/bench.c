@@ -4,9 +4,9 @@
  */
 #include "cli.h"
 
-#include "cas_loop.h"
 #include "holdfast_driver.h"
 #include "os.h"
+#include "port.h"
 
 #include <errno.h>
 #include <fcntl.h>

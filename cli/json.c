@@ -6,7 +6,6 @@
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Returns a text as JSON, which is UTF-8: text of other clients may have any bytes. */
 static json_t *text(const char *from)

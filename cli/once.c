@@ -5,8 +5,6 @@
 
 #include "os.h"
 
-#include <string.h>
-
 enum { RETRY_US = 250000 };
 
 static int already_done(const char *key, const hf_once *done, int quiet)

@@ -10,7 +10,6 @@
 
 #include <sys/signalfd.h>
 #include <time.h>
-#include <unistd.h>
 
 static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static const int others[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP, SIGCHLD};

@@ -4,8 +4,6 @@
  */
 #include "conform.h"
 
-#include "os.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include "port.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { KEYS = 8, WRITERS = 4, ROUNDS = 20, PATIENCE_US = 10000000, PAUSE_US = 10000 };
 /* No row has this rev. */

@@ -2,10 +2,10 @@
  * play.c - what the checks of the conformance suite are made of: the store opened, a reason told,
  * keys and rows, a play at one key.
  */
-#include "cas_loop.h"
 #include "conform.h"
 #include "drivers.h"
 #include "os.h"
+#include "port.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -10,7 +10,6 @@
 #include "store.h"
 
 #include "drivers.h"
-#include "os.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -10,7 +10,6 @@
 
 #include "os.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>

@@ -11,7 +11,6 @@
  */
 #include "kit/listing.h"
 #include "kit/text.h"
-#include "os.h"
 #include "store.h"
 
 #include <stdio.h>

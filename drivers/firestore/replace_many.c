@@ -13,7 +13,6 @@
 
 #include "os.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What Firestore takes in a request is 500 writes, and 10 MB: of parties 2,000 are about one. */

@@ -3,10 +3,8 @@
  */
 #include "parties.h"
 
-#include "json.h"
 #include "text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- numbers ---- */

@@ -11,7 +11,6 @@
 #include "store.h"
 
 #include <mysqld_error.h>
-#include <stdio.h>
 #include <string.h>
 
 /* How many replaces one request has at most, and how many bytes it begins another one with: a

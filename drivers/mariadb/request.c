@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <mysqld_error.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- connections ---- */
 

@@ -14,7 +14,6 @@
 #include "stream.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { URI_CAP = 8192, VALUE_CAP = 1024 };

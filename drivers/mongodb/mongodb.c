@@ -13,7 +13,6 @@
 #include "kit/text.h"
 #include "store.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

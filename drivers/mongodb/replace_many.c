@@ -26,7 +26,6 @@
 
 #include "os.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* BYTES_MOST: the most bytes of statements in one command; MongoDB allows 16 MB. */

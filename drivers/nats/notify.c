@@ -11,13 +11,11 @@
  */
 #include "store.h"
 
-#include "kit/text.h"
 #include "os.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

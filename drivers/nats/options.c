@@ -5,7 +5,6 @@
 #include "link.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int bad(const hf_url *url, const char *name, const char *what, hf_error *err)

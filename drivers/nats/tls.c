@@ -15,7 +15,6 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <time.h>
 
 static __thread SSL_CTX *made;  /* by this thread, most lately */

@@ -12,7 +12,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { AT_ONCE = 512, ROUNDS = 4, TEXT_OID = 25 };

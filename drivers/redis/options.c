@@ -2,7 +2,6 @@
  * options.c - redis: what the URL says, and the scripts.
  */
 #include "kit/text.h"
-#include "os.h"
 #include "store.h"
 
 #include <stdio.h>

@@ -6,7 +6,6 @@
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
  * it there, list.c reads many rows, notify.c wakes waiters.
  */
-#include "kit/text.h"
 #include "os.h"
 #include "store.h"
 

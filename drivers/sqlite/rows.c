@@ -7,7 +7,6 @@
 #include "store.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const int64_t CEILING_STEP_US = INT64_C(600) * 1000000,

@@ -3,6 +3,7 @@
  */
 #include "test.h"
 
+#include "cas_loop.h"
 #include "drivers.h"
 #include "fakes/faults.h"
 #include "handle.h"
