@@ -58,6 +58,19 @@ help_text() {
     sed "/^: <<'END'\$/d; /^END\$/,\$d" <<<"$text"
 }
 
+# Is it one JSON document a line, each with these members of these types?
+documents() {
+    python3 -c '
+import json, sys
+types = {"s": str, "i": int, "b": bool, "n": type(None), "l": list}
+for line in sys.stdin:
+    document = json.loads(line)
+    for want in sys.argv[1:]:
+        name, _, kinds = want.partition(":")
+        assert type(document[name]) in [types[k] for k in kinds], (name, document)
+' "$@"
+}
+
 # Makes the store: commands that only look don't.
 made() { holdfast run "$K-made" -- true; }
 
