@@ -77,7 +77,8 @@ static void help(const struct command *self)
     printf("\nman holdfast-%s says more.\n", self->page);
 }
 
-/* 0, -1 (--help was answered), or the exit status. The operands are left at argv[optind]. */
+/* Reads the options. Returns 0, -1 (--help was answered), or the exit status. The operands begin at
+   argv[optind]. */
 static int take_options(const struct command *self, int argc, char **argv,
                         struct guard_options *ret, unsigned *ret_given)
 {

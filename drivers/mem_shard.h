@@ -46,7 +46,7 @@ static inline struct cell **bucket_of(const struct shard *s, uint64_t hash)
     return &s->bucket[hash >> SHARD_BITS & (s->buckets - 1)];
 }
 
-/* Where the pointer to the key's cell is, or would be. */
+/* Returns where the pointer to the key's cell is, or would be. */
 static inline struct cell **find(const struct shard *s, const hf_rowkey *key)
 {
     struct cell **at = bucket_of(s, key->hash);
@@ -86,7 +86,7 @@ static inline void free_cell(struct cell *c)
     free(c);
 }
 
-/* A row that was disposable, or is new: with nobody in it, at the floor. */
+/* Empties a row that is new or was disposable, and gives it the floor as its rev. */
 static inline void begin(const struct shard *s, hf_row *row)
 {
     row->rev = s->floor;
@@ -122,7 +122,7 @@ static HF_APART struct cell *new_cell(struct shard *s, const hf_rowkey *key)
     return c;
 }
 
-/* A cell for the key, with a row of rev `floor` and nobody in it. `c`: what `find` has found, which
+/* Returns a cell for the key, with an empty row of rev `floor`. `c`: what `find` has found, which
    has no row. NULL: out of memory. */
 static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cell *c)
 {
@@ -137,7 +137,7 @@ static inline int is_small(const struct cell *c)
     return c->key == c->small && c->row.party == c->row.inl;
 }
 
-/* Out of its bucket; its memory is kept for another key, or freed. */
+/* Takes a cell out of its bucket. Its memory is kept for another key, or freed. */
 static inline void take_out(struct shard *s, struct cell *c)
 {
     struct cell **at = bucket_of(s, c->hash);
@@ -154,7 +154,7 @@ static inline void take_out(struct shard *s, struct cell *c)
     if (s->buckets > FEWEST_BUCKETS && s->n < s->buckets / 8) resize(s, s->buckets / 2);
 }
 
-/* Whatever is made anew has a rev above that. */
+/* Raises the floor: rows that are made from now on have a greater rev. */
 static inline void raise_floor(struct shard *s, uint64_t floor)
 {
     if (floor > s->floor) s->floor = floor;
@@ -168,7 +168,7 @@ static inline int rests(struct shard *s, struct cell *c)
     return 1;
 }
 
-/* The key has no row any more. */
+/* Deletes the key's row. */
 static inline void drop(struct shard *s, struct cell *c, uint64_t floor)
 {
     struct cell *last = s->idle;

@@ -87,7 +87,8 @@ HF_API HF_MUST_USE int hf_row_room(hf_row *row, size_t parties); /* 0 or HF_NOME
 HF_API HF_MUST_USE int hf_row_copy(hf_row *to, const hf_row *from); /* 0 or HF_NOMEM */
 /* Copies the used bytes of a party only. */
 HF_API void hf_party_copy(hf_party *to, const hf_party *from);
-/* 0, or HF_CORRUPT and what is wrong in *ret_why (constant text): for rows read from outside. */
+/* Checks a row that was read from outside. Returns 0, or HF_CORRUPT with what is wrong in *ret_why
+   (constant text). */
 HF_API int hf_row_check(const hf_row *row, const char **ret_why);
 /* The rev of the write after `previous` at the store's clock `clock_us` (0: not known; of a row
    that begins, the latest reading, where a client knows the clock by bounds). */

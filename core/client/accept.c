@@ -121,7 +121,7 @@ int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 
 /* ---- what a notification says ---- */
 
-/* Was it notified before its planned look? */
+/* Returns 1 if the wait was notified before its planned look. */
 static int early(struct hf_wait *w)
 {
     pthread_mutex_lock(&w->h->mu);

@@ -12,7 +12,7 @@ struct hf_wait;
 /* The grant is in the row: accepts it and makes the lock. Returns: 1: the wait is over, granted or
    failed; 0: look again. */
 int hf__accept_grant(struct hf_wait *w, const hf_row *row);
-/* The same of a handover whose claim is left to the renewer. Returns: 0: it isn't one. */
+/* Accepts a handover whose claim is left to the renewer. Returns 0 if the row has none. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row);
 
 /* What the notification that woke a queued wait says. */

@@ -7,10 +7,11 @@
 #include "holdfast_driver.h"
 #include "step.h"
 
-/* Until when its holder may believe, by the local clock. It has a session. */
+/* Returns the local time until which the holder of a lock with a session may believe. */
 int64_t hf__session_until(const hf_lock *lock);
 int hf__believed(const hf_lock *lock);
-/* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
+/* Returns 1 if the holder may believe in the lock, or if only the store can say so: an adopted
+   one. */
 int hf__perhaps_held(const hf_lock *lock);
 /* One reading of both clocks, for many locks; and the same question at that moment. */
 struct hf_moment {
@@ -19,7 +20,7 @@ struct hf_moment {
 };
 struct hf_moment hf__moment(hf *h);
 int hf__perhaps_held_at(const hf_lock *lock, const struct hf_moment *now);
-/* Has the end of its lease passed, noticed or not? */
+/* Returns 1 if the end of the lease has passed, whether or not that was noticed. */
 int hf__time_is_over(const hf_lock *lock);
 
 #endif

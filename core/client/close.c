@@ -161,8 +161,9 @@ static int is_busy(hf *h)
     return 0;
 }
 
-/* Passes until nothing is left that can be released in this way. Locks that are being renewed take
-   part when that is over. Under the mutex, dropped. */
+/* Makes passes until nothing is left that can be released in this way. Locks that are being
+   renewed take part when their renewal is over. Called with the mutex, which is released during
+   requests. */
 static void release_batches(struct hf_release_all *c)
 {
     hf *h = c->h;

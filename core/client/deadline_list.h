@@ -10,16 +10,16 @@
 
 struct hf_entry;
 
-/* The local time at which the lease may be over. A hundredth early while more than 20 ms are left,
-   as the clocks' rates differ; the monitor then looks again. */
+/* Returns the local time at which the lease may be over. While more than 20 ms are left it is a
+   hundredth too early, because clocks' rates differ; the monitor then looks again. */
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
-/* When a lock ends with its session, by the local clock; INT64_MAX: it has none, or the store's
-   answer decides. */
+/* Returns the local time at which the lock ends with its session; INT64_MAX: it has none, or the
+   store's answer decides. */
 int64_t hf__session_over_at(const hf_lock *lock);
-/* Is the store asked now and then whether the grant is still there? Not while another thread uses
-   the lock: it is that thread's alone then. */
+/* Returns 1 if the store is asked now and then whether the grant still exists. It isn't asked while
+   another thread has seized the lock. */
 int hf__asks_store(const hf_lock *lock);
-/* When the expiry monitor is to look at it, by the local clock: INT64_MAX: not at all. */
+/* Returns the local time at which the expiry monitor looks at the lock; INT64_MAX: never. */
 int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
 /* Puts it into the queue, or to its new place there, and tells the expiry monitor: to be called
    after any change of what hf__watch_at goes by. */

@@ -34,7 +34,7 @@
 
 struct hf_known_row; /* one block of memory: known_row.h */
 
-/* Between two looks of a waiter that nothing wakes. */
+/* Returns the time between two looks of a waiter that gets no notifications. */
 static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
 {
     return port->caps.poll_ms ? port->caps.poll_ms : HF_POLL_MS;
@@ -272,9 +272,9 @@ struct hf {
 };
 
 /* handle.c */
-/* HF_LOST: a lock or a wait of the parent of a fork. */
+/* The error for a lock or a wait of the parent of a fork. Returns HF_LOST. */
 int hf__dead(const char *what, hf_error *err);
-/* In the child of a fork: the handle opens its store anew. 0, or why it can't. */
+/* Opens the handle's store anew in the child of a fork. Returns 0 or the error. */
 int hf__reopen(hf *h, const char *what, hf_error *err);
 /* A key as the caller wrote it, legal or not, ready to be looked up: made before the mutex is
  * taken.
@@ -290,7 +290,7 @@ static inline struct hf_name hf__name(const char *key)
     return (struct hf_name){key, len, hf__hash(key, len)};
 }
 int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
-/* The key's entry, with a reference for the caller. */
+/* Finds or makes the key's entry, with a reference for the caller. */
 static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf_error *err)
 {
     for (struct hf_entry *e = h->table[key.hash & (h->buckets - 1)]; e; e = e->next)
@@ -306,14 +306,15 @@ static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf
     return rc;
 }
 static inline void hf__entry_unref(struct hf_entry *e) { e->refs--; }
-/* Unique, not secret: 64 random bits of this handle, and a counter. */
+/* Makes a unique id, which isn't secret: 64 random bits of this handle, and a counter. */
 static inline void hf__new_id(hf *h, uint8_t id[16])
 {
     uint64_t n = ++h->next_id[1];
     memcpy(id, &h->next_id[0], 8);
     memcpy(id + 8, &n, 8);
 }
-/* Around a call that hf_close has to wait for: 0, HF_CANCELED, or what hf__alive says. */
+/* Call these around a call that hf_close has to wait for. Returns 0, HF_CANCELED, or as
+   hf__alive. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
 void hf__end_call(hf *h);
 void hf__leave_call(hf *h); /* the same under the mutex */
@@ -324,34 +325,35 @@ int hf__closing(hf *h);
 /* Frees all that it has. No other thread is left. */
 void hf__destroy(hf *h);
 
-/* Does it ask the store, and isn't over yet? Then it is in hf.at_store, unless it is one look
-   beside the local queue (try_beside in acquire.c). */
+/* Returns 1 if the wait asks the store and isn't over. Then it is in hf.at_store, unless it is one
+   look beside the local queue (try_beside in acquire.c). */
 static inline int hf__at_store(const struct hf_wait *w)
 {
     return w->state > HF_WAIT_LOCAL && w->state < HF_WAIT_ENDED;
 }
-/* It isn't in line yet, one of a crowd, and looks when it has planned to: what wakes it wakes all
-   of them. */
+/* Returns 1 if the wait isn't in the queue yet, and backs off among many: it looks only when it has
+   planned to, because a notification would wake all of them. */
 static inline int hf__backs_off(const struct hf_wait *w) { return w->refused || w->full; }
-/* The expiry monitor looks for it at that time. */
+/* Makes the expiry monitor look for this wait at that time. */
 static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
 {
     hf__deadline_set(&w->h->notices, &w->notice, at_us);
 }
 
-/* Is it this process's? */
+/* Returns 1 if the handle is this process's. */
 static inline int hf__own(const hf *h)
 {
     return __atomic_load_n(&h->fork_generation, __ATOMIC_ACQUIRE) == hf__forks;
 }
 
-/* The first line of every call with a handle. 0, or why its store can't be opened in the child. */
+/* The first line of every call with a handle: reopens the store in the child of a fork. Returns 0
+   or the error. */
 static inline int hf__alive(hf *h, const char *what, hf_error *err)
 {
     return hf__own(h) ? 0 : hf__reopen(h, what, err);
 }
 
-/* The first line of every call with a lock. 0, or HF_LOST: it is the parent's. */
+/* The first line of every call with a lock. Returns 0; HF_LOST: the lock is the parent's. */
 static inline int hf__held_here(const hf_lock *l, const char *what, hf_error *err)
 {
     return l->forks == hf__forks ? 0 : hf__dead(what, err);

@@ -9,17 +9,21 @@
 
 struct hf_wait;
 
-/* It is over; it ends sooner than was said before: so are, and do, what hangs on it. */
+/* The session has ended, or ends sooner than was known: the grants and requests that are bound to
+   it end with it. */
 void hf__session_lost(hf *h, const struct hf_session *s);
 void hf__session_ends_sooner(hf *h, const struct hf_session *s);
 
-/* The store says that a session which this wait wrote with is dead. The mutex is dropped. */
+/* Asks the store about the sessions of this wait, one of which is said to be dead. Called with the
+   mutex, which is released during requests. */
 void hf__recheck_sessions(hf *h, struct hf_wait *w);
-/* For a hold that is released but kept taken for what is left of at_least_ms: a session of its own,
-   which isn't kept alive. None if that time is over. The mutex is dropped. */
+/* Makes a session of its own, which isn't kept alive, for a hold that is released before
+   at_least_ms is over. Makes none if that time is over. Called with the mutex, which is released
+   during a request. */
 int hf__session_for_rest(hf_lock *lock, struct hf_session **ret, hf_error *err);
-/* The renewal of such a hold: the session that it should have, and a look whether it is still
-   there. The mutex is dropped; the lock is seized. */
+/* Renews a hold that is bound to a session: gives it the session that it should have, and checks
+   that the row still names it. The lock is seized. Called with the mutex, which is released during
+   requests. */
 int hf__session_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
 
 #endif

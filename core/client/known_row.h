@@ -27,15 +27,16 @@ void hf__keep_row(struct hf_known_row **at, const hf_row *row, size_t most);
 int hf__show_row(const struct hf_known_row *kept, hf_row *row);
 void hf__forget_row(struct hf_known_row **at);
 
-/* A notification brings no clock. A holder that seems over by this handle's reading of the clock
-   may still hold, because the store's clock may have been set back: then the row is read. */
+/* Returns 1 if a holder of this row seems over by this handle's reading of the clock. A
+   notification brings no clock, and the store's clock may have been set back, so then the row is
+   read. */
 int hf__seems_over(hf *h, const hf_row *row);
-/* The row with this lock's grant as a notification brought it, at `rev` or later. Returns 1: it is
-   in *row. Under the mutex, as the next ones. */
+/* Copies the row that a notification brought with this lock's grant, at `rev` or later. Returns 1
+   if there is one. Under the mutex, as the next ones. */
 int hf__notified_row(const hf_lock *lock, uint64_t rev, hf_row *row);
-/* The same, or else the row as this handle wrote it last for the lock. */
+/* As hf__notified_row; without one, copies the row that this handle wrote last for the lock. */
 int hf__known_row(const hf_lock *lock, hf_row *row);
-/* The last-row cache: the row that a release of this handle left, if it isn't free. */
+/* Puts into the last-row cache the row that a release of this handle has left, if it isn't free. */
 void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row);
 /* Takes it out of the cache, for a wait that would queue. Returns 1: it is of this wait's key, and
    so young that it is probably the present row. Takes the mutex. */

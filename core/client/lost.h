@@ -18,15 +18,16 @@ enum hf_lost_by {
 };
 /* Makes hf_lost_fd readable, stops the renewal, and leaves the callback to the expiry monitor. */
 void hf__mark_lost(hf_lock *lock, enum hf_lost_by by);
-/* Its holder can't go on believing (hf__perhaps_held): it is lost. */
+/* Marks the lock as lost if its holder may not believe any more (hf__perhaps_held). */
 void hf__mark_expired(hf_lock *lock);
-/* Calls the callback of a lost lock that has one, once. The mutex is dropped. */
+/* Calls the callback of a lost lock, if it has one, once. Called with the mutex, which is released
+   meanwhile. */
 void hf__run_on_lost(hf_lock *lock);
 
 /* Returns 1 if the lease ran out because the store didn't answer renewals. The grant is then over
    at the store, too, and a release would only take time. */
 int hf__unanswered(const hf_lock *lock);
-/* HF_LOST, with what is known of the cause. */
+/* The error of a lost lock, with the known cause. Returns HF_LOST. */
 int hf__lost_error(const hf_lock *lock, const char *what, hf_error *err);
 /* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
    stay held; to that of an event's end: what became of the event. */

@@ -34,7 +34,8 @@ enum {
         3000000 /* so far the clocks of others may be behind, where no lease has a time */
 };
 
-/* Was it neither given back nor found gone? */
+/* Returns 1 if a release with this result has neither released the grant nor found that it is
+   gone. */
 static int unsettled(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
 
 /* Makes the free row, at `rev`, that a plain grant leaves: one without other parties. */

@@ -6,10 +6,10 @@
 
 #include "holdfast_driver.h"
 
-/* Renews a lock that is seized (lock.h). by_hand: its holder asked for it. Returns as
-   hf_renew. The mutex is dropped meanwhile. */
+/* Renews a lock that is seized (lock.h). by_hand: the holder has called hf_renew. Returns as
+   hf_renew. Called with the mutex, which is released meanwhile. */
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
-/* The grant was renewed, with this row. */
+/* Notes that the grant was renewed by this row. */
 void hf__renewed(hf_lock *lock, const hf_row *row);
 
 #endif

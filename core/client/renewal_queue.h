@@ -53,14 +53,14 @@ struct hf_renewals {
 
 /* Sets when it is to be renewed; INT64_MAX: not (any more). Under the mutex, as the next ones. */
 void hf__renew_at(hf_lock *lock, int64_t at_us);
-/* Is it to be renewed, and no thread works on it? */
+/* Returns 1 if the lock is to be renewed, and no thread works on it. */
 int hf__renewable(const hf_lock *lock);
 /* Takes it out of its queue: the caller renews it, or puts it back. */
 void hf__renewal_drop(hf_lock *lock);
-/* So many renewals more weren't answered; it is asked for again with at most that many, itself too.
- */
+/* Notes that `times` more renewals weren't answered. The next attempt has at most again_with
+   renewals in one request, this one included. */
 void hf__note_unanswered(hf_lock *lock, int times, uint32_t again_with);
-/* A renewal that failed is made again soon, but not in a hot loop. */
+/* Plans another attempt soon after a renewal that failed, but not in a hot loop. */
 void hf__renewal_failed(hf_lock *lock, int rc, uint32_t among);
 void hf__renewals_open(hf *h);
 

@@ -6,8 +6,8 @@
 
 struct hf_wait;
 
-/* One look at the store. 1: the wait is over (code, lock, err); 0: look again at look_at_us. Called
-   without the mutex, by the thread that drives the wait. */
+/* Makes one look at the store. Returns 1: the wait is over (code, lock, err); 0: look again at
+   look_at_us. Called without the mutex, by the thread that drives the wait. */
 int hf__wait_look(struct hf_wait *w);
 
 #endif

@@ -19,27 +19,28 @@ struct hf_wait;
 
 int64_t hf__poll_us(const hf *h);
 uint32_t hf__room_for(const struct hf_wait *w); /* places of the store's queue that it may see */
-/* When the first lease of the holders ends, as local time, which may be past; waits behind the
-   first one count from it. INT64_MAX: none ends by time. */
+/* Returns the local time at which the first lease of the holders ends, which may be past; waits
+   behind the first one count from it. INT64_MAX: none ends by time. */
 int64_t hf__holders_end(hf *h, const hf_row *row);
-/* Others wrote first, after the request was sent at sent_us. */
+/* Plans the next look after a conflict: others wrote first. The request was sent at sent_us. */
 void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us);
-/* The request was refused, and isn't in the queue. */
+/* Plans the next look of a request that was refused, and isn't in the queue. */
 void hf__plan_outside(struct hf_wait *w, enum hf_answer answer);
-/* It is in the queue, at `place`. */
+/* Plans the next look of a request that is in the queue, at `place`. */
 void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place);
-/* How much later than the first waiter the one at `place` acts upon a lease that has ended. */
+/* Returns how much later than the first waiter the one at `place` acts upon a lease that has
+   ended. */
 int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place);
-/* Is a step of this row useless? Then the next look is planned. */
+/* Returns 1 if a step of this row is useless; then plans the next look. */
 int hf__nothing_to_do(struct hf_wait *w, const hf_row *row);
 
 /* ---- a pause before the first look ---- */
 
-/* Before this handle writes that row: has it left the row alone for long enough? Notes the write.
- */
+/* Called before this handle writes the row. Returns 1 if the handle has left the row alone for long
+   enough, and counts that as a yield; otherwise 0. */
 int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
-/* Before the first look. Returns 1: the look is put off to look_at_us. An attempt (wait 0) isn't.
- */
+/* Returns 1 if the first look is put off to look_at_us. The look of an attempt (wait 0) never
+   is. */
 int hf__yields_first(struct hf_wait *w);
 
 /* ---- the dispatcher's queue ---- */
@@ -51,9 +52,9 @@ void hf__look_by(struct hf_wait *w, int64_t at_us);
 /* Puts the wait to its place in the dispatcher's queue. To be called after any change of what that
    depends on. Under the mutex, as the next ones. */
 void hf__schedule(struct hf_wait *w);
-/* The store may have news of the wait's key: the wait looks before all others. */
+/* Makes the wait look before all others, because its key may have changed. */
 void hf__notify(struct hf_wait *w);
-/* The store may have news of any key: the wait looks behind those that are due already. */
+/* Makes the wait look behind those that are due already, because any key may have changed. */
 void hf__notify_in_turn(struct hf_wait *w);
 
 #endif

@@ -22,7 +22,8 @@ enum hf_wait_state {
     HF_WAIT_ENDED
 };
 
-/* The transition to `to`. Under the mutex; the second one takes it. */
+/* Makes the transition to `to`. The first one is called under the mutex; the second one takes
+   it. */
 void hf__wait_moves(struct hf_wait *w, enum hf_wait_state to);
 void hf__wait_moves_locking(struct hf_wait *w, enum hf_wait_state to);
 

@@ -12,7 +12,7 @@ struct hf_wait;
 
 /* ---- the end of a wait ---- */
 
-/* The wait ends with that code. */
+/* Ends the wait with that code. */
 void hf__wait_error(struct hf_wait *w, int code, const char *why);
 /* Takes the request of a wait that ends out of the row. The wait's code becomes UNKNOWN if the
    request may have stayed. `row`: as it was read; NULL: it is read first. */
@@ -28,11 +28,12 @@ void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
  * as a session of this handle is kept. The renewer withdraws it: a deferred cancel.
  */
 void hf__defer_withdrawal(struct hf_wait *w);
-/* The same of a request without its wait. Under the mutex, as the next one. Without memory the
-   request stands until this handle is closed. */
+/* Defers the cancellation of a request without its wait. Without memory the request stays until
+   this handle is closed. Under the mutex, as the next one. */
 void hf__defer_cancel(hf *h, struct hf_entry *e, const uint8_t id[16]);
-/* The renewer's: withdraws the request that is due longest. One at a time, because sessions are to
-   be kept meanwhile. Returns when to look again; 0 if the mutex was dropped. */
+/* The renewer's part: withdraws the request that is due longest, one at a time, because sessions
+   have to be kept meanwhile. Called with the mutex. Returns when to look again; 0 if the mutex was
+   released. */
 int64_t hf__deferred_cancels_tend(hf *h);
 void hf__deferred_cancels_close(hf *h);
 /*

@@ -14,12 +14,12 @@
 
 #include <stdint.h>
 
-/* Refused for the nth time (from 1), because others always wrote first; a request takes
+/* Returns the pause after the nth refusal (from 1) because others wrote first. A request takes
    round_trip_us; `dice` is random. */
 int64_t hf__backoff_conflict_us(unsigned nth, int64_t round_trip_us, uint32_t dice);
 
-/* After the nth answer in a row (from 1) that the queue is full; poll_us: between two looks of a
-   waiter. */
+/* Returns the pause after the nth answer in a row (from 1) that the queue is full. poll_us: the
+   time between two looks of a waiter. */
 int64_t hf__backoff_full_us(unsigned nth, int64_t poll_us, uint32_t dice);
 
 /* How many places of `cap` may be taken for a newcomer to enter the queue that was told nth times

@@ -58,7 +58,8 @@ struct hf_sessions_above {
     void (*ends_sooner)(hf *h, const struct hf_session *s); /* than was said before */
     int (*need_renewer)(hf *h, hf_error *err); /* the thread that calls hf__sessions_tend */
     void (*wake_renewer)(hf *h);
-    /* One was made, or is to be kept at another time. 0: there is no thread that would keep it. */
+    /* Tells the keepers that a session was made, or is to be kept at another time. Returns 0 if
+       there is no thread that would keep it. */
     int (*kick_keepers)(struct hf_sessions *all);
 };
 
@@ -74,29 +75,37 @@ struct hf_sessions {
     struct hf_keepers keepers;
 };
 
-/* In *at, which is the caller's reference or NULL: a session of which at least a half is left.
-   The mutex is dropped. */
+/* Sees to it that *at, the caller's reference or NULL, is a session with at least half of its time
+   left: keeps the session, or makes another one. Called with the mutex, which is released during
+   requests. */
 int hf__session_have(struct hf_sessions *all, uint32_t lease_ms, int own, struct hf_session **at,
                      hf_error *err);
 void hf__session_put(struct hf_sessions *all, struct hf_session *s);
-/* Would others be told later of its death than of a new one's? Then what goes on moves to one. */
+/* Returns 1 if others would learn of this session's death later than of a new one's. Then holds
+   that go on move to a new session. */
 int hf__session_stale(const struct hf_sessions *all, const struct hf_session *s);
-/* HF_LOST: it is over, and so is whatever hangs on it. The mutex is dropped. */
+/* Asks the store to keep the session. Called with the mutex, which is released during the request.
+   Returns: 0; HF_LOST: the session is over, and so is every grant that is bound to it; another
+   code: the store did not answer. */
 int hf__session_keep(struct hf_sessions *all, struct hf_session *s, hf_error *err);
-/* A grant that was made elsewhere: what is left of its session. NULL: out of memory. */
+/* Returns a session for a grant that another handle has made, which lives for `ms` more from
+   sent_us; NULL: out of memory. */
 struct hf_session *hf__session_adopt(struct hf_sessions *all, const hf_party *p, int64_t sent_us,
                                      int64_t ms);
-/* One grant's own, from now on not kept: it counts from asked_us on, as a lease does that is
-   counted from its grant. The mutex is dropped. */
+/* Starts the time of a session that belongs to one grant. From now on the session isn't kept, and
+   ends one lease after asked_us. Called with the mutex, which is released during a request. */
 void hf__session_begins(struct hf_sessions *all, struct hf_session *s, int64_t asked_us);
 int hf__session_kept(const struct hf_sessions *all, uint64_t id); /* one of this handle's? */
-/* It is due: it is kept, or left to itself. The mutex is dropped. */
+/* Keeps a session whose time has come, or leaves it to run out if nobody has used it for long.
+   Called with the mutex, which is released during a request. */
 void hf__session_tend(struct hf_sessions *all, struct hf_session *s);
-/* The renewer's part: those to be ended; and where no keeper can be started, what is due. When to
-   look again. The mutex is dropped. */
+/* The renewer's part: ends one session that is no longer needed, and, if no keeper can be started,
+   keeps those that are due. Returns when to look again. Called with the mutex, which is released
+   during requests. */
 int64_t hf__sessions_tend(struct hf_sessions *all);
-/* When the handle is closed. No other thread is left. `away`: the store doesn't answer, and isn't
-   asked to end what ends by itself. Takes the mutex. */
+/* Ends and frees all sessions, when the handle is closed and no other thread is left. `away`: the
+   store doesn't answer, so it isn't asked to end sessions, which run out by themselves. Takes the
+   mutex. */
 void hf__sessions_close(struct hf_sessions *all, int away);
 
 #endif

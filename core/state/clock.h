@@ -25,7 +25,7 @@ struct hf_clock {
 /* Adds a sample; c <= 0 (no clock) is ignored. resolution_us: the clock's grain. */
 void hf__clock_add(struct hf_clock *clock, int64_t sent_us, int64_t received_us, int64_t c_us,
                    int64_t resolution_us);
-/* The interval at local x; [0, HF_CLOCK_UNKNOWN] if there is no sample. */
+/* Returns the interval at local time x; [0, HF_CLOCK_UNKNOWN] if there is no sample. */
 struct hf_time hf__clock_at(const struct hf_clock *clock, int64_t local_us);
 
 #endif

@@ -25,7 +25,8 @@ static inline void hf__copy_text(char *to, const char *from, size_t len)
     for (size_t i = 0; i <= len; i += 16) memcpy(to + i, from + i, 16);
 }
 
-/* Did its grant end last? A row that doesn't know says so by an id that no request has. */
+/* Returns 1 if this request's grant was the last that ended. In a row that doesn't know it, last_id
+   is an id that no request has. */
 static inline int hf__ended_last(const hf_row *row, const uint8_t id[16])
 {
     static const uint8_t not_known[16];
@@ -37,7 +38,7 @@ static inline int hf__is_free_for(const hf_row *row, const hf_party *party)
     return !row->n_holders && !row->n_queue && !hf__ended_last(row, party->id);
 }
 
-/* *party holds, alone. */
+/* Makes `party` the only holder. */
 static inline void hf__grant(hf_row *row, const hf_party *party, uint64_t rev, int64_t clock_us)
 {
     hf_party *p = row->party;

@@ -84,17 +84,18 @@ struct hf_outcome {
  */
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *event);
 
-/* May it be deleted: free, no waiter, no marker in force, untouched for idle_us. */
+/* Returns 1 if the row may be deleted: free, no waiter, no marker in force, unchanged for
+   idle_us. */
 int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us);
 
-/* Is the done marker in force? */
+/* Returns 1 if the done marker is in force. */
 int hf__marked(const hf_row *row, struct hf_time now);
 
-/* Index in row->party of the request or grant, or -1. */
+/* Returns the index in row->party of the request, or -1. */
 int64_t hf__find_id(const hf_row *row, const uint8_t id[16]);
 int64_t hf__find_token(const hf_row *row, uint64_t token);
-/* The place of the grant `token` if its holder still has it. -1: the row doesn't have the grant, or
-   its holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
+/* Returns the index in row->party of the grant `token`; -1: the row doesn't have the grant, or its
+   holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
 int64_t hf__find_grant(const hf_row *row, uint64_t token);
 
 /* Completes the row that an `acquire` has told of a grant to *party: the rest of its holder. */

@@ -14,14 +14,14 @@ enum hf_validity {
     HF_GRANT_ENDING   /* it was released; the key stays taken for a while, without a holder */
 };
 
-/* Of a grant that ends at expires_us (0: it doesn't end by time). */
+/* Returns the validity of a grant that ends at expires_us (0: it doesn't end by time). */
 static inline enum hf_validity hf__validity_at(int64_t expires_us, struct hf_time now)
 {
     if (!expires_us || now.hi_us < expires_us) return HF_GRANT_HELD;
     return now.lo_us >= expires_us ? HF_GRANT_OVER : HF_GRANT_UNKNOWN;
 }
 
-/* Of a holder in a row. `dead`: its session is known to be. */
+/* Returns the validity of a holder in a row. `dead`: its session is known to be dead. */
 static inline enum hf_validity hf__validity(const hf_party *p, struct hf_time now, int dead)
 {
     enum hf_validity by_time = hf__validity_at(p->expires_us, now);

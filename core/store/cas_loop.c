@@ -253,8 +253,9 @@ static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const
     return hf__port_dead(port, &row->party[row->n_holders]);
 }
 
-/* 1: a step was made; 0: there was nothing to be stepped; or the error. A waiter that was
-   granted the key has been woken by then; if it is dead, the next waiter is granted it. */
+/* Changes the row in place by a step. A waiter that is granted the key has been woken when this
+   returns; if it is dead, the next waiter is granted the key.
+   Returns: 1: a step was made; 0: there was nothing to step; or the error. */
 static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                   struct hf_event *ev, hf_row *row, struct hf_outcome *out, hf_error *err)
 {

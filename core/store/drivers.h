@@ -34,7 +34,7 @@ void hf__drivers(void (*see)(void *arg, const char *scheme, const hf_driver *dri
 __attribute__((weak, visibility("hidden"))) int
 hf__wrap_opened(const hf_driver **drv, hf_store **st, hf_caps *caps, hf_error *err);
 
-/* May the value of this parameter of a URL be a secret? Rather hidden once too often. The name is
+/* Returns 1 if the value of this parameter of a URL may be a secret; in doubt it is. The name is
    raw: percent-encoded or not. */
 int hf__url_secret(const char *raw_name, size_t len, const char *raw_value, size_t value_len);
 

@@ -15,10 +15,10 @@ struct hf_module_dirs {
     char dir[HF_MODULE_DIRS][HF_MODULE_PATH]; /* "": not there */
 };
 
-/* The directories, the first of them first. What moves together finds itself before what was
-   installed where the build was told. */
+/* Returns the directories in the order of the search. Directories beside the library come before
+   the one given at build time. */
 void hf__module_dirs(struct hf_module_dirs *ret);
-/* The module of a scheme in one of the first n directories. Returns 0: there is none. */
+/* Finds the module of a scheme in one of the first n directories. Returns 0 if there is none. */
 int hf__find_module(const struct hf_module_dirs *d, int n, const char *scheme, char *ret,
                     size_t cap);
 /* Returns the path of the shared library that this code is in, or NULL: it is in the program. */

@@ -26,29 +26,31 @@ struct hf_port {
 struct hf_time hf__port_now(struct hf_port *port);
 /* Counts what the driver has asked of itself. */
 void hf__port_asked(struct hf_port *port, int times);
-/* The store said that it was clock_us (0: nothing) in a reply, just now, to what was sent then. */
+/* Takes in the store's clock (0: none) from a reply that came just now to a request sent at
+   sent_us. */
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
-/* Before and after each call of an operation: waits for the calls of other threads, and lets them
-   in again, if the driver is not for several threads. */
+/* Call these around each operation. If the driver isn't for several threads, they serialize the
+   calls. */
 void hf__port_lock(struct hf_port *port);
 void hf__port_unlock(struct hf_port *port);
 
-/* Pass-through with the clock read, the serialization and the count. */
+/* Call the driver's operation, serialize the calls, take in the clock, and count. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur, hf_error *err);
-/* Only where the driver has it. A grant in *row is whole. */
+/* Only if the driver has `acquire`. If *row is a grant, it is the whole row. */
 int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party *party,
                      uint32_t may_queue, hf_row *row, hf_error *err);
-/* Only where the driver has it. 0, or why there was no connection. */
+/* Only if the driver has `replace_many`. Returns 0, or why there was no connection. */
 int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us);
-/* Only where the store has a local group with `update`. */
+/* Only if the store has local operations with `update`. */
 int hf__port_update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                     void *arg, hf_row *row, hf_error *err);
-/* How often the store's clock has stepped: what was reckoned by it is to be reckoned again. */
+/* Returns how often the store's clock was set. Times that were computed by it must then be computed
+   again. */
 uint64_t hf__port_clock_jumps(struct hf_port *port);
-/* How long a request to the store takes; 0: not known. */
+/* Returns how long a request to the store takes; 0: not known. */
 int64_t hf__port_round_trip_us(struct hf_port *port);
 
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
@@ -76,10 +78,12 @@ int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us
 int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err);
 
-/* 1: the session lives, or this store doesn't tell; 0: it is dead; negative: can't say. */
+/* Returns 1: the session lives, or this store doesn't know deaths; 0: it is dead; negative: not
+   known now. */
 int hf__port_alive(struct hf_port *port, uint64_t session);
 
-/* Is the session of this party, as it was read, known to be dead? May ask the store. */
+/* Returns 1 if the session of this party, as it was read, is known to be dead. May ask the
+   store. */
 int hf__port_dead(struct hf_port *port, const hf_party *p);
 
 /* Sleeps for a random time around `us` (half to one and a half). */

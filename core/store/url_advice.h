@@ -6,9 +6,10 @@
 
 #include "holdfast.h"
 
-/* What to write instead of a scheme that other programs have; NULL: nothing is known of it. */
+/* Returns what to write instead of a scheme that other programs use; NULL: the scheme is not
+   known. */
 const char *hf__scheme_advice(const char *scheme);
-/* Of an error about an option that other programs have: adds what is to be done with it here. */
+/* Adds to an error about an option that other programs have what to do with it here. */
 void hf__explain_option(hf_error *err);
 
 #endif

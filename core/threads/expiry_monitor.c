@@ -23,8 +23,8 @@
 enum { ASK_US = 250000 };
 
 /* Asks the store about a grant that lasts as long as its session: an operator may have ended it. If
-   the store is gone the lock is lost as well: others may be granted the key by a new store. Under
-   the mutex, dropped. */
+   the store is gone the lock is lost as well: others may be granted the key by a new store. Called
+   with the mutex, which is released during the request. */
 static void look_into_store(hf *h, hf_lock *l)
 {
     hf_row row;
@@ -76,9 +76,9 @@ static void schedule_again(hf_lock *l, void *arg)
     if (l->watch.nth) hf__deadline_set(&h->watched, &l->watch, hf__watch_at(l, hf__local_us()));
 }
 
-/* Looks after the locks that are due, the earliest first: a lease ends, a loss is to be reported,
-   or the store is to be asked. Returns the local time of the next one; INT64_MAX: there is none.
-   Under the mutex, dropped. */
+/* Handles the locks that are due, the earliest first: a lease ends, a loss is to be reported, or
+   the store is to be asked. Returns the local time of the next one; INT64_MAX: there is none.
+   Called with the mutex, which may be released. */
 static int64_t tend_locks(hf *h)
 {
     uint64_t steps = hf__port_clock_jumps(&h->port);

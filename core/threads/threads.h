@@ -24,15 +24,16 @@ void hf__renewals_close(hf *h);
 
 /* Changes the subscriptions as the waits need it, takes the events that came, and notifies the
    waits of their keys. Sets h->events, and h->disconnected where the store notifies of nothing.
-   The mutex is dropped. */
+   Called with the mutex, which is released meanwhile. */
 void hf__take_events(hf *h);
 
 /* ---- wait_monitor.c: what the expiry monitor sees for waits, in a store with wakeups ---- */
 
-/* Each looks after what is due, and says when to look again. The mutex is dropped. */
+/* These handle waits and claims that are due. They return when to look again. Called with the
+   mutex, which is released meanwhile. */
 int64_t hf__tend_waits(hf *h);
 int64_t hf__tend_claims(hf *h);
-/* Each wait is to be looked after; each that depends on a session that has died. */
+/* Make all waits look; make the waits look that depend on a session that has died. */
 void hf__look_after_waits(hf *h);
 void hf__look_for_deaths(hf *h);
 
@@ -41,13 +42,13 @@ void hf__look_for_deaths(hf *h);
 struct hf_renew_batch *hf__renew_batch_new(void); /* NULL: out of memory */
 void hf__renew_batch_free(struct hf_renew_batch *batch);
 /* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
-   there was none; 1; 2: some weren't answered. The mutex is dropped. */
+   there was none; 1; 2: some weren't answered. Called with the mutex, which is released. */
 int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
 
 /* ---- keepers.c: the threads that keep sessions alive (stores with hf_session_ops) ---- */
 
-/* A session was made, or is to be kept at another time. Returns 0: there is no thread that would
-   keep it. */
+/* Tells the keepers that a session was made, or is to be kept at another time. Returns 0 if there
+   is no thread that would keep it. */
 int hf__kick_keepers(struct hf_sessions *all);
 /* Takes the mutex. */
 void hf__keepers_close(struct hf_sessions *all);

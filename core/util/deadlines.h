@@ -31,10 +31,10 @@ void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t a
 /* Takes it out, if it is in. */
 void hf__deadline_drop(struct hf_deadlines *all, struct hf_deadline *d);
 
-/* The earlier of two times. */
+/* Returns the earlier of two times. */
 static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* INT64_MAX: none is set. */
+/* Returns the first deadline; INT64_MAX: none is set. */
 static inline int64_t hf__deadlines_next(const struct hf_deadlines *all)
 {
     return all->first ? all->first->at_us : INT64_MAX;

@@ -63,9 +63,8 @@ static HF_COLD int hf__latch_wake(hf__latch *word)
     return 0;
 }
 
-/* 0: another thread has it. As in libc's mutex: a process with one thread needn't pay for
- * atomicity.
- */
+/* Takes the latch if it is free. Returns 0 if another thread has it. As in libc's mutex, a process
+   with one thread doesn't pay for atomicity. */
 static inline int hf__latch_at_once(hf__latch *word)
 {
     if (!HF_SINGLE_THREADED) return hf__latch_try(word);
@@ -78,7 +77,7 @@ static inline void hf__latch_lock(hf__latch *word)
     if (!hf__latch_at_once(word)) hf__latch_slowly(word);
 }
 
-/* 0, always: its caller may end with it. */
+/* Frees the latch. Returns 0, so that a caller may end with this call. */
 static inline int hf__latch_unlock(hf__latch *word)
 {
     if (HF_SINGLE_THREADED)

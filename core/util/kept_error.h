@@ -6,7 +6,7 @@
 
 #include "holdfast.h"
 
-/* Kept if there is no earlier one in *at. `why` with the code 0: nothing. Without memory the cause
+/* Keeps an error in *at, unless an earlier one is there, or the code is 0. Without memory the cause
    stays unknown. */
 void hf__error_keep(hf_error **at, const hf_error *why);
 void hf__error_clear(hf_error **at);

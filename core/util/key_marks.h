@@ -48,8 +48,8 @@ static inline void hf__mark_key(struct hf__key_marks *m, uint64_t hash)
     atomic_fetch_or_explicit(&m->some[some], UINT64_C(1) << leaf % 64, memory_order_acq_rel);
 }
 
-/* 1: *ret_hash are the low bits of a hash that was marked. 0: there is none more; the next call
-   begins anew. */
+/* Reads the next mark. Returns 1: *ret_hash has the low bits of a hash that was marked; 0: there is
+   no further mark, and the next call begins anew. */
 static inline int hf__next_mark(struct hf__key_marks *m, struct hf__mark_reader *r,
                                 uint64_t *ret_hash)
 {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #if defined(__GLIBC__) && __GLIBC__ == 2 && __GLIBC_MINOR__ < 25
-/* That C library has no explicit_bzero. */
+/* Wipes memory, for C libraries without explicit_bzero. */
 static inline void hf__explicit_bzero(void *at, size_t len)
 {
     memset(at, 0, len);

@@ -31,10 +31,10 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
    the server's clock was set, and is never ahead of the server's clock. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
 
-/* Of a reply that said clock_us, with a row of that rev (0: there is none). A row that was written
-   lately is ahead of the dates that were used before. Another one may be lost, or restored from a
-   snapshot; others may have used a date that is closer than ours. So this one isn't behind what the
-   server would have told with that reply: where that isn't certain it asks. */
+/* Returns the clock for a reply that said clock_us, with a row of that rev (0: no row). A row that
+   was written lately is ahead of the dates that were used before. Another one may be lost, or
+   restored from a snapshot; others may have used a date that is closer than ours. So this one isn't
+   behind what the server would have told with that reply: where that isn't certain it asks. */
 int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock_us);
 
 /* Makes the next request ask for the date again, unless it was asked for just now. */

@@ -151,7 +151,7 @@ int hf__et_check_files(const struct hf__et_http *http, char why[HF_ET_WHY])
     return rc;
 }
 
-/* 0, HF_NOMEM, HF_DENIED, or what hf__et_check_files says. */
+/* Sets up TLS. Returns 0, HF_NOMEM, HF_DENIED, or as hf__et_check_files. */
 static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char why[HF_ET_WHY])
 {
     snprintf(why, HF_ET_WHY, "out of memory");

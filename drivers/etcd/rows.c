@@ -66,8 +66,9 @@ static struct life *life_of(const struct group *g, uint64_t session)
     return NULL;
 }
 
-/* Of "SESSION" or "SESSION."; another name counts for nothing, and so does a session's key without
-   a lease, which is of one that has left (txn.c). 0: no memory. */
+/* Adds the session of a key "SESSION" or "SESSION.". Other names are passed over, and so is a
+   session's key without a lease, which a session has left behind (txn.c). Returns 0 if there is no
+   memory. */
 static int add_life(struct group *g, const char *name, const char *value, int64_t lease)
 {
     char *end;

@@ -64,7 +64,8 @@ static inline uint64_t hf__hint_of(const struct hf__client *c, const hf_rowkey *
     return line;
 }
 
-/* NULL: nobody needs any so far, or there is no memory. */
+/* Returns the table of hints, made when a long chain was met. NULL: it isn't needed so far, or
+   there is no memory. */
 static inline _Atomic uint64_t *hf__hints_made(struct hf__client *c, uint32_t links)
 {
     _Atomic uint64_t *none = NULL, *all = atomic_load_explicit(&c->hints, memory_order_acquire);

@@ -33,7 +33,7 @@ int hf__session_open(const struct hf__op *op);
 /* Keeps track of open stores, so that a forked child drops its copies of their descriptors. */
 void hf__fork_watch(hf_store *st);
 void hf__fork_forget(hf_store *st);
-/* Between these nobody forks: descriptors that were opened but not noted would leak. */
+/* Between these no thread forks: descriptors that were opened but not noted yet would leak. */
 void hf__fork_hold(void);
 void hf__fork_release(void);
 
@@ -73,9 +73,9 @@ int hf__rows_scan(hf_store *st, const char *prefix,
 
 /* Writes the first page and makes room for everything else; `base` is zeroed otherwise. */
 void hf__format(void *base, uint64_t lines, unsigned mode, const struct hf__boot *boot);
-/* NULL, or what is wrong with a header. */
+/* Checks a header. Returns NULL, or what is wrong. */
 const char *hf__static_wrong(const struct hf__static *s);
-/* The boot block in force: 0, or HF_CORRUPT. */
+/* Reads the boot block in force. Returns 0 or HF_CORRUPT. */
 int hf__boot_read(const struct hf__op *op, struct hf__boot *ret);
 /* After a reboot, alone: voids holds and queues, drops what is torn, keeps revs and markers, and
    sets the clock. `now` names the present boot; its offset and seq are filled in. */
@@ -86,9 +86,10 @@ int hf__raise_ceiling(const struct hf__op *op, uint64_t rev);
 
 /* fcntl with an OFD lock: 0, -EAGAIN, -errno; F_OFD_GETLK: 1 if it is locked by another. */
 int hf__byte_lock(int fd, int command, short type, int64_t from, int64_t len);
-/* A byte that others have for as long as they work: 0, ETIMEDOUT, or an errno. */
+/* Locks a byte that other processes hold while they work. Returns 0, ETIMEDOUT, or an errno. */
 int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us);
-/* Space on disk for these bytes, of which others use none beyond the file's end. 0 or an errno. */
+/* Allocates space on disk for these bytes; nobody uses those beyond the file's end. Returns 0 or an
+   errno. */
 int hf__provide_blocks(int fd, int64_t from, int64_t to);
 
 /* ---- map.c ---- */
@@ -99,15 +100,15 @@ void hf__close_both(hf_store *st);
 /* Names this boot: 0, or an error. */
 int hf__boot_here(struct hf__boot *ret, hf_error *err);
 const char *hf__filesystem(long magic, int *ret_good);
-/* The code for what the system says of a file. */
+/* Returns the HF_ code for an errno about a file. */
 int hf__file_code(int sys);
 
 /* ---- place.c ---- */
 
-/* Where `file:` alone is, by the environment. Makes nothing. */
+/* Writes the path of `file:` alone, by the environment. Makes nothing. */
 int hf__default_path(char *to, size_t cap, hf_error *err);
-/* If that is the default, the directories in front of it, for this user alone. The first that can't
-   be made is told. */
+/* Makes the directories of the default store, for this user alone, if `store` is that one. Reports
+   the first that can't be made. */
 int hf__make_default_directories(const char *store, hf_error *err);
 int hf__file_scratch(const hf_url *url, hf_url *ret, hf_error *err);
 void hf__file_discard(const hf_url *url);

@@ -8,7 +8,7 @@
 
 typedef struct hf__mg_listener hf__mg_listener;
 
-/* NULL: out of memory. */
+/* Makes a listener. NULL: out of memory. */
 hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms);
 void hf__mg_listener_free(hf__mg_listener *listener);
 /* As hf_notify_ops has them. */

@@ -32,7 +32,7 @@ struct hf__pg_listener {
     int wake_fd;
 };
 
-/* 0, or errno. Close it in every case. */
+/* Opens the listener, which is to be closed in every case. Returns 0 or errno. */
 int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_read *read);
 /* The channel of that table: as long as a name may be there. */
 void hf__pg_notify_channel(struct hf__pg_listener *listener, const char *schema, const char *table);

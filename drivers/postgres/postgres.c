@@ -58,8 +58,9 @@ static int no_table(hf_store *st, const char *what, const char *at, hf_error *er
                    st->name);
 }
 
-/* What is asked if the table isn't there (any more): in a store that was opened as `existing` a
-   reading finds no rows; else the table is made again. NULL: such a store is being opened. */
+/* Returns the statement to send if the table doesn't exist: in a store that was opened as
+   `existing` one that reads no rows, otherwise the one that makes the table. NULL: a store is being
+   opened as `existing`. */
 static const char *instead(const hf_store *st, const struct hf__pg_often *often)
 {
     if (!st->existing) return st->sql.create;

@@ -42,7 +42,8 @@ struct replace {
     char seen_text[24];
 };
 
-/* 0: done; HF_CONFLICT: it isn't, and is to be said at length; else the error. */
+/* Makes a replace by the short statement. Returns 0; HF_CONFLICT: not done, and the long statement
+   is needed; or the error. */
 static int write_quietly(hf_store *st, const struct replace *s, int64_t *ret_clock_us,
                          hf_error *err)
 {

@@ -104,7 +104,8 @@ static int wait_until_shared(const struct hf__sq_witness *db, int64_t ms)
     return 1;
 }
 
-/* Has it stood since it was `lost` so often? In this order: see take_witness. */
+/* Returns 1 if the witness hasn't been lost since it was `lost` that often. In this order: see
+   take_witness. */
 static int stood(const struct hf__sq_witness *w, unsigned lost)
 {
     return stands(w) && atomic_load(&w->lost) == lost;

@@ -50,7 +50,7 @@ static int shop_failed(const struct buyer *b, const char *what)
     return SHOP_FAILED;
 }
 
-/* 0: all are free, TAKEN, or an error. */
+/* Looks at the seats. Returns 0: all are free; TAKEN; or an error. */
 static int look(const struct buyer *b)
 {
     sqlite3_stmt *ask;

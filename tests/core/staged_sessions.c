@@ -34,7 +34,8 @@ static void the_first_ends_with_the_key(void)
     done();
 }
 
-/* Under the mutex, dropped: the store says that it is dead. */
+/* Called with the mutex, which is released during the request: the store says that the session is
+   dead. */
 static void dies(struct hf_session *t)
 {
     stage_cue(S_KEEP, 1, 1, INSTEAD, HF_LOST, NULL);

@@ -14,12 +14,13 @@ async function settled(promise, at) {
     }
 }
 
-// What a holder calls over and over. To capture frames takes as long as half a wait does; an error
-// of these has the frames of the code that awaits it.
+// The functions that a holder calls over and over. Capturing stack frames takes half as long as a
+// wait, so an error of these functions has the frames of the code that awaits it.
 const OFTEN = new Set(['release', 'renew', 'confirm', 'enter', 'finish']);
 
-// What fails is this copy's error, with the frames of the call. The promise of `start` is its
-// caller's to look after (lib/store.js): there may be very many.
+// Wraps a function of the addon: its failures become errors of this copy of the module, with the
+// frames of the call. The promise of `start` is left to its caller (lib/store.js), because there
+// may be very many.
 function wrapped(call, name) {
     const captures = !OFTEN.has(name), raw = name === 'start';
     return function ask(...args) {
