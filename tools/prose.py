@@ -8,6 +8,9 @@ the first lines of patches. Identifiers in code are no prose.
             nothing "whoever": the subject of a sentence is a component with a name.
     one     no sentence after another begins with "One that" or "The one which": name the thing.
 
+The rule COMMENT is of functions in C: the comment in front of one begins with what the function
+does, and not with a result ("0: done"), with "It" or with "Of".
+
 `tools/lint --prose` counts what breaks this, a line a folder, and names each place.
 """
 import bisect
@@ -27,6 +30,16 @@ PERSONS = set('administrator administrators author authors developer developers 
 JOINING = {'and', 'or', ',', 'of', 'by'}
 WHO = re.compile(r'(?<![\w.>])(?:who|whoever|whomever)\b(?![\'(\[.=]\S|")', flags=re.I)
 ONE = re.compile(r'(?:^\W*|(?<=[.?!] ))(?:One|Ones|The one|The ones) (?:that|which|whose)\b')
+
+# How no comment in front of a function begins, behind the name of the file that has the function.
+HEADLESS = re.compile(r'(?:Of|It|Its|That|Then|So|(?:Is|Has|Does|Was) it)\b|'
+                      r'(?:-?[01]|NULL)(?:[:,]| or )')
+IN_FILE = re.compile(r'[\w.]+\.c[.:;]? ')
+FUNCTION = re.compile(r'(?!if\b|else\b|enum\b)[A-Za-z_][\w *]*\(')
+# What the comment of a mutex says.
+DROPPED = re.compile(r'\bmutex(?: is|,) dropped')
+PASSED_OVER = ('drivers/etcd/h2', 'drivers/file/shared.h')
+CODE = ('core/', 'conform/', 'cli/', 'drivers/', 'include/', 'bindings/', 'examples/')
 
 # Made by other programs, or no prose.
 OTHERS = ('tests/fuzz/corpus/', 'bench/results/', 'doc/internals/map.md', 'LICENSE')
@@ -155,6 +168,17 @@ def breaches(path, text):
         for at in found:
             yield (bisect.bisect(starts, offset + at),
                    re.sub(r'\s+', ' ', line[max(at - 40, 0):at + 44]).strip())
+
+
+def headless(path, text):
+    """(line, what) of each comment that doesn't begin with what its function does."""
+    if not path.startswith(CODE) or path.startswith(PASSED_OVER) or path[-2:] not in ('.c', '.h'):
+        return
+    for match in re.finditer(r'^/\*.*?\*/\n(?=(.*))', text, flags=re.M | re.S):
+        said = IN_FILE.sub('', ' '.join(flat(match.group(0)).strip(' */').split()), count=1)
+        if (FUNCTION.match(match.group(1).split('\n')[0]) and HEADLESS.match(said)
+                or DROPPED.search(said)):
+            yield text.count('\n', 0, match.start()) + 1, said[:60]
 
 
 def count(files, read):

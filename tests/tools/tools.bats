@@ -186,6 +186,8 @@ found_all() {
     also_finds SUBJECT tools/bad.c "$head/* Wakes\n   who waits. */\n"
     also_finds SUBJECT tools/bad.c "${head}const char *t = \"of those who wait\";\n"
     also_finds SUBJECT tools/bad.py '# Whoever holds it.\n'
+    also_finds COMMENT core/bad.c "$head/* 0: done. */\nint hf__a(void);\n"
+    also_finds COMMENT core/bad.c "$head/* Ends. Under the mutex, dropped. */\nint hf__a(void);\n"
     also_finds SUBJECT bad.md 'It ends. One that is late is refused.\n'
     also_finds NAMED bad.md 'The step is in `core/none.c`.\n'
     also_finds NAMED bad.md 'See [this](none.md).\n'
