@@ -405,6 +405,7 @@ def release(step):
     todo = [['notes_test.py', '.'], ['bill_test.py', out]]
     todo += [['wheel_test.py', out], ['release_test.py', '.', out, *libcs]] if libcs else []
     todo += [['npm_test.py', '.', out]] if 'gnu' in parts else []
+    todo += [['musl_test.py', '.', out]] if 'musl' in parts else []
     todo += [['rpm_test.py', '.', out], ['recipes_test.py', '.', out]] if 'musl' in parts else []
     todo += [['deb_test.py', '.', out]] if 'deb' in parts else []
     for test in todo:
