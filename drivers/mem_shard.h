@@ -160,7 +160,8 @@ static inline void raise_floor(struct shard *s, uint64_t floor)
     if (floor > s->floor) s->floor = floor;
 }
 
-/* Stays where it is, as if it weren't there? */
+/* Keeps the cell of a deleted key in its bucket, if none is kept there yet: `idle`. Returns 1 if it
+   does. */
 static inline int rests(struct shard *s, struct cell *c)
 {
     if (s->idle || !is_small(c)) return 0;

@@ -12,7 +12,7 @@ export interface OpenOptions {
     note?: string;
     /** The longest one request may take: 100ms to 1h; default: 5 s. */
     ioTimeout?: Time;
-    /** Only a store that is there; StoreUnavailable where there is none. */
+    /** Opens only a store that exists; otherwise StoreUnavailable. */
     existing?: boolean;
     /** 'release': on INT, TERM and HUP, if the program has no handler of its own for that signal,
      *  everything that this process holds is given back before it dies of the signal. */
@@ -35,8 +35,10 @@ export interface AcquireOptions {
     shared?: boolean;
     /** Together with others, up to so many holders in all: 1 to 1,000. */
     limit?: number;
-    /** An identity of its own. RecursiveAcquire if it holds the key through this store object, and
-     *  would wait without a limit. */
+    /**
+     * The name of the holder. RecursiveAcquire if this owner holds the key through this store
+     * object, and the wait would have no limit.
+     */
     owner?: string;
     note?: string;
     /** 16 bytes, or 32 hexadecimal digits: the same request asked again is the same grant. */
@@ -69,8 +71,10 @@ export class Lock {
     /** The fencing token: grows with every grant of the key. */
     readonly token: number;
     readonly owner: string;
-    /** For how long the lock may be believed in; 0: lost or released; Infinity: no lease. On `mem:`
-     *  and `file:` the store is asked. */
+    /**
+     * For how long the holder may believe in the lock; 0: lost or released; Infinity: no lease. On
+     * `mem:` and `file:` the store is asked.
+     */
     readonly leftMs: number;
     /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. While
      *  nothing is left of the lock it is aborted whenever it is read from the lock anew; one that
@@ -93,7 +97,7 @@ export class Lock {
 export interface Locks extends Array<Lock> {
     /** Aborts when one of them is lost, or with the options' signal. */
     readonly signal: AbortSignal;
-    /** Gives all of them back, whatever comes of one; LockLost if one was no longer held. */
+    /** Releases all of them, even if one fails; LockLost if one was no longer held. */
     release(): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
     [Symbol.dispose](): void;
@@ -122,12 +126,12 @@ export interface Info {
     /** Of the last grant. */
     token: number;
     now: number;
-    /** How many hold it; how many wait. */
+    /** The number of holders, and of waiters. */
     held: number;
     waiting: number;
     holders: Party[];
     waiters: Party[];
-    /** When the event of this key was done; null: it wasn't. */
+    /** When the event of this key was done; null: it isn't done. */
     done: number | null;
     /** The owner of the run that marked it. */
     doneBy: string | null;
@@ -169,16 +173,20 @@ export class Store {
     readonly version: string;
     /** Runs fn while the key is held, and gives it back whatever comes of it. */
     run<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: AcquireOptions): Promise<T>;
-    /** With several keys (1 to 64): all or none, always in one order, so that nobody waits in a
-     *  circle. */
+    /**
+     * With several keys (1 to 64): all or none, in a fixed order, so that two callers never wait
+     * for each other.
+     */
     run<T>(keys: readonly string[], fn: (locks: Locks) => Promise<T> | T,
         options?: SeveralOptions): Promise<T>;
     acquire(key: string, options?: AcquireOptions): Promise<Lock>;
     acquireAll(keys: readonly string[], options?: SeveralOptions): Promise<Locks>;
-    /** At once, or null: another holds it, or waits for it. */
+    /** Doesn't wait. Null: another request holds the key, or waits for it. */
     tryAcquire(key: string, options?: Omit<AcquireOptions, 'wait'>): Promise<Lock | null>;
-    /** Runs fn unless the event is done already. What it returns is remembered, if its JSON has no
-     *  more than 255 bytes; of a longer string the beginning. */
+    /**
+     * Runs fn unless the event is done already. The value that fn returns is remembered if its JSON
+     * has no more than 255 bytes; of a longer string the beginning is.
+     */
     once<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: OnceOptions):
         Promise<Once<T>>;
     /** Takes charge of a grant made elsewhere. */
@@ -196,7 +204,10 @@ export class Store {
     /** Forgets keys that have been idle for so long; tells how many. */
     prune(idle: Time): Promise<number>;
     stats(): Stats;
-    /** Gives back what is held (but detached), ends what waits; what runs under a lock loses it. */
+    /**
+     * Releases all locks except detached ones, and ends all waits; a callback that runs under a
+     * lock loses it.
+     */
     close(): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
 }

@@ -55,8 +55,8 @@ static int names(const struct hf__pg_how *how, const char *name)
     return 0;
 }
 
-/* "a:1,[::1]:2,c": the hosts and the ports are a list each for libpq. One of them alone was taken
-   apart already. */
+/* Reads a list of hosts, "a:1,[::1]:2,c", into libpq's two lists of hosts and ports. A single host
+   was read before. */
 static int add_hosts(struct hf__pg_how *how, const char *list)
 {
     char hosts[300], ports[300];

@@ -116,8 +116,8 @@ def thread_kind() -> int:
 
 
 async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
-    """What start(mailbox, id), a Wait, brings. Cancelled at any moment it brings nothing, and what
-    it would have brought is released."""
+    """Returns the result of start(mailbox, id), which is a Wait. If it is cancelled, at any moment,
+    there is no result, and a lock that the wait has brought is released."""
     running = loop()
     post = _post(running)
     number, told = next(_ids), running.create_future()

@@ -18,10 +18,10 @@ class Lock(_holdfast.Lock):
         return self.left_ms / 1000
 
     def on_lost(self, callback: 'Callable[[Lock], Any]') -> None:
-        """Calls it with the lock once the lock is lost, or at once if it is lost already. A call
-        in a running event loop has it called there, and a coroutine that it returns is run there;
-        after the end of that loop, and without one, it is called in a thread. Each call adds one
-        more."""
+        """Calls `callback` with the lock when the lock is lost, or at once if it is lost already.
+        If this is called in a running event loop, the callback runs in that loop, and so does a
+        coroutine that it returns; after the end of the loop, or without one, it runs in a
+        thread. Each call of this adds one more callback."""
         if not callable(callback):
             raise invalid('on_lost', self.key, "the callback can't be called")
         _aio.on_lost(self, callback)
