@@ -1,6 +1,7 @@
 """Which tests of a build a run of tools/test takes: for tools/steps.py."""
 import json
 import os
+import re
 import subprocess
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -10,7 +11,7 @@ CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--sui
 
 # Tests of these suites take turns: each run of tools/test tries one of so many shares of them, and
 # all of them with $HF_LONG. Two tests choose a share of their own work, and always run.
-TURNS = {'torture', 'turns'}
+TURNS = {'own', 'torture', 'turns'}
 SHARES = 3
 NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
 # With a sanitizer these take turns, too: the build without one runs them with each commit. What
@@ -61,14 +62,24 @@ def of_suites(folder, selection):
             if bool(suites & suites_of(test)) == (selection[0] == '--suite')]
 
 
+def changed():
+    """The drivers that the commit or the files as they are now change, or a test of them."""
+    said = subprocess.run(['git', 'diff', '--name-only', 'HEAD~1'], cwd=TOP, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    return tuple(re.findall(r'^(?:tests/)?drivers/(\w+)/', said, flags=re.M))
+
+
 def in_turn(tests_of_build, turn_number, build='gcc'):
     """The names of those that run: what takes no turns, and the share of the rest whose turn it
     is. Neighbours by name, which try the same of other stores, are in other shares: of a suite that
-    runs on three stores or more, each run tries some."""
+    runs on three stores or more, each run tries some. A driver that was changed has all its own."""
     suites = TURNS | MORE_TURNS.get(build, set())
     long = sorted(test['name'] for test in tests_of_build if suites & suites_of(test) and
                   test['name'] not in NEVER_LEFT_OUT)
     left_out = {name for n, name in enumerate(long) if (n + turn_number) % shares()}
+    drivers = changed()
+    left_out -= {test['name'] for test in tests_of_build if 'own' in suites_of(test) and
+                 test['name'].startswith(drivers)}
     return [test['name'] for test in tests_of_build if test['name'] not in left_out]
 
 

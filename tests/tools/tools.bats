@@ -383,6 +383,29 @@ END
     done
 }
 
+@test "test: a commit that changes a driver tries all tests of the driver's own" {
+    mkdir -p repo/tools repo/drivers/etcd
+    cp "$SOURCE/tools/choice.py" repo/tools/
+    cd repo
+    git init -q .
+    git config user.email a@example.org
+    git config user.name a
+    for text in one two; do
+        [ "$(tried_in_turns)" = '1 etcd_test 1 mariadb_tcp 1 mariadb_test ' ]
+        echo "$text" >drivers/etcd/etcd.c
+        git add drivers
+        git commit -qm "$text"
+    done
+    [ "$(tried_in_turns)" = '3 etcd_test 1 mariadb_tcp 1 mariadb_test ' ]
+}
+
+# In how many of three turns each of these is tried, by the tools of this folder.
+tried_in_turns() {
+    local turn
+    for turn in 5 6 7; do SOURCE=$PWD in_turn "$turn" gcc own; done |
+        grep -E '^(etcd|mariadb)_t' | sort | uniq -c | sed 's/^ *//' | tr '\n' ' '
+}
+
 @test "test: three commits try each test, and make each part of a release" {
     mkdir build
     ln -s "$BUILD/meson-info" build/
