@@ -388,7 +388,7 @@ static void guards(void **state)
     said(pg->enter(st, &key, 5, 1, NULL, &err), HF_UNSUPPORTED, "no guard is there");
     said(pg->enter(st, &key, 5, 1, NULL, &err), HF_UNKNOWN, NULL);
     said(pg->enter(st, &key, 5, 1, NULL, &err), 0, NULL);
-    said(pg->enter(st, &key, 5, 1, "shelf", &err), HF_INVALID, "no name but the key");
+    said(pg->enter(st, &key, 5, 1, "shelf", &err), HF_INVALID, "named by the key alone");
     /* Nor where there is no connection to be had. */
     pg_cuts();
     ARE({"connect", "!57P03 starting up", 0});

@@ -194,7 +194,7 @@ static void tables_of_others(void **state)
     said(enter_it(st), HF_CORRUPT, "logic error");
     writes("DROP TABLE holdfast_enter");
     said(enter_it(st), HF_UNSUPPORTED, "no guard is there");
-    said(drv->enter(st, &key, 7, 1, "elsewhere", &err), HF_INVALID, "no name but the key");
+    said(drv->enter(st, &key, 7, 1, "elsewhere", &err), HF_INVALID, "named by the key alone");
     drv->close(st);
 }
 
