@@ -1,11 +1,13 @@
 """The libraries of packaging/sources, built statically for a target of the portable artefacts, and
 what Meson has to know to link with them. Kept in the cache, as toolchain.py says."""
+import glob
+import inspect
 import os
 import re
 import shutil
 
 import openssl
-from toolchain import TARGETS, Kept, pinned, read, run, say, sources, tools, write
+from toolchain import TARGETS, TOP, Kept, pinned, read, run, say, sources, tools, write, zig
 
 CROSS = '''[binaries]
 c = '{folder}/cc'
@@ -25,92 +27,144 @@ endian = 'little'
 PC = '''Name: {name}
 Description: {name}, built statically
 Version: {version}
-Cflags: -isystem {folder}/include
-Libs: -L{folder}/lib {libs}
+Cflags: -isystem ${{pcfiledir}}/../../include
+Libs: -L${{pcfiledir}}/.. {libs}
 '''
+# In place of what the libraries' own configure scripts write.
+CONFIG = os.path.join(TOP, 'packaging', 'config')
 # Without usleep a busy SQLite sleeps for whole seconds between two attempts.
 SQLITE_FLAGS = ['-DSQLITE_THREADSAFE=1', '-DSQLITE_OMIT_LOAD_EXTENSION', '-DHAVE_USLEEP=1',
                 '-DHAVE_FDATASYNC=1', '-DHAVE_GMTIME_R=1', '-DHAVE_LOCALTIME_R=1']
 
 
-def compile_library(folder, lib, files, flags):
-    """lib/libLIB.a of these sources. Its symbols stay hidden in whatever it is linked into."""
-    objects = os.path.join(folder, 'objects-' + lib)
-    os.mkdir(objects)
-    names = []
-    for path in files:
-        names.append(os.path.join(objects, os.path.basename(path)[:-2] + '.o'))
-        run(os.path.join(folder, 'cc'), '-O2', '-fPIC', '-fvisibility=hidden', '-DNDEBUG',
-            '-fstack-protector-strong', f'-ffile-prefix-map={os.path.dirname(path)}=.', *flags,
-            '-c', path, '-o', names[-1])
-    run(os.path.join(folder, 'ar'), 'crD', os.path.join(folder, 'lib', f'lib{lib}.a'), *names)
-    shutil.rmtree(objects)
+class Prefix:
+    """The folder in which one library is installed. `cc`: its compiler. `others`: where OpenSSL
+    is."""
+
+    def __init__(self, folder, cc, others):
+        self.folder, self.cc, self.others = folder, cc, others
+        self.include, self.lib = os.path.join(folder, 'include'), os.path.join(folder, 'lib')
+        for name in (self.include, self.lib):
+            os.makedirs(name)
+
+    def headers(self, source, *names, to=''):
+        """Installs these headers of a source, in include/TO."""
+        os.makedirs(os.path.join(self.include, to), exist_ok=True)
+        for name in names:
+            shutil.copy(os.path.join(source, name), os.path.join(self.include, to))
+
+    def compile(self, lib, source, files, flags):
+        """lib/libLIB.a of these files. Its symbols stay hidden in whatever it is linked into."""
+        objects = os.path.join(self.folder, 'objects')
+        os.mkdir(objects)
+        for name in files:
+            made = os.path.join(objects, re.sub(r'\.c$', '.o', name).replace('/', '-'))
+            run(self.cc, '-O2', '-fPIC', '-fvisibility=hidden', '-DNDEBUG',
+                '-fstack-protector-strong', f'-ffile-prefix-map={source}=.', *flags,
+                '-I' + self.include, '-I' + os.path.join(self.others, 'include'), '-c',
+                os.path.join(source, name), '-o', made)
+        run(zig(), 'ar', 'crD', os.path.join(self.lib, f'lib{lib}.a'),
+            *(os.path.join(objects, name) for name in sorted(os.listdir(objects))))
+        shutil.rmtree(objects)
 
 
-def make_libraries(made, folder, final):
-    """The libraries of one target, in `folder`, which becomes `final`. `made`: where OpenSSL is."""
-    from_folder = sources()
-    for name in ('include', 'lib/pkgconfig'):
-        os.makedirs(os.path.join(folder, name))
-    include = os.path.join(folder, 'include')
-    versions = {name: version.split('-')[0] for name, version, _ in pinned()}
+def package(folder, name, version, *libs):
+    """What pkg-config says of a library in this folder."""
+    os.makedirs(os.path.join(folder, 'lib', 'pkgconfig'), exist_ok=True)
+    write(os.path.join(folder, 'lib', 'pkgconfig', name + '.pc'),
+          PC.format(name=name, libs=' '.join('-l' + lib for lib in libs), version=version))
 
-    def package(name, *libs):
-        write(os.path.join(folder, 'lib', 'pkgconfig', name + '.pc'),
-              PC.format(name=name, libs=' '.join('-l' + lib for lib in libs), folder=final,
-                        version=versions[name]))
 
-    source = os.path.join(from_folder, 'sqlite3', 'source')
-    shutil.copy(os.path.join(source, 'sqlite3.h'), include)
-    compile_library(folder, 'sqlite3', [os.path.join(source, 'sqlite3.c')], SQLITE_FLAGS)
-    package('sqlite3', 'sqlite3')
+def sources_in(source, *folders):
+    """The C files in these folders of a source."""
+    return sorted(os.path.relpath(path, source) for folder in folders
+                  for path in glob.glob(os.path.join(source, folder, '*.c')))
 
-    source = os.path.join(from_folder, 'jansson', 'source', 'src')
+
+def sqlite3(prefix, source, version):
+    prefix.headers(source, 'sqlite3.h')
+    prefix.compile('sqlite3', source, ['sqlite3.c'], SQLITE_FLAGS)
+    package(prefix.folder, 'sqlite3', version, 'sqlite3')
+
+
+def jansson(prefix, source, version):
+    source = os.path.join(source, 'src')
     values = {'json_inline': 'inline', 'json_have_long_long': '1', 'json_have_localeconv': '0',
               'json_have_atomic_builtins': '1', 'json_have_sync_builtins': '1'}
     config = read(os.path.join(source, 'jansson_config.h.in'))
-    write(os.path.join(include, 'jansson_config.h'),
+    write(os.path.join(prefix.include, 'jansson_config.h'),
           re.sub(r'@(\w+)@', lambda match: values.get(match[1], match[0]), config))
-    shutil.copy(os.path.join(source, 'jansson.h'), include)
-    private = os.path.join(folder, 'private')
+    prefix.headers(source, 'jansson.h')
+    private = os.path.join(prefix.folder, 'private')
     os.mkdir(private)
     has = ['STDINT_H', 'UNISTD_H', 'FCNTL_H', 'OPEN', 'READ', 'CLOSE', 'GETPID', 'GETTIMEOFDAY',
            'SYS_TIME_H', 'SYS_TYPES_H', 'STRTOLL', 'SYNC_BUILTINS', 'ATOMIC_BUILTINS']
     write(os.path.join(private, 'jansson_private_config.h'),
           ''.join(f'#define HAVE_{name} 1\n' for name in has) +
           '#define USE_URANDOM 1\n#define INITIAL_HASHTABLE_ORDER 3\n')
-    compile_library(folder, 'jansson', sorted(
-        os.path.join(source, name) for name in os.listdir(source) if name.endswith('.c')),
-        ['-I' + include, '-I' + private, '-DHAVE_CONFIG_H'])
+    prefix.compile('jansson', source, sources_in(source, ''),
+                   ['-I' + private, '-DHAVE_CONFIG_H'])
     shutil.rmtree(private)
-    package('jansson', 'jansson')
+    package(prefix.folder, 'jansson', version, 'jansson')
 
-    source = os.path.join(from_folder, 'hiredis', 'source')
-    os.mkdir(os.path.join(include, 'hiredis'))
-    for name in ('hiredis.h', 'read.h', 'sds.h', 'async.h', 'alloc.h'):
-        if os.path.exists(os.path.join(source, name)):
-            shutil.copy(os.path.join(source, name), os.path.join(include, 'hiredis'))
-    compile_library(folder, 'hiredis', [os.path.join(source, name) for name in (
+
+def hiredis(prefix, source, version):
+    prefix.headers(source, *(name for name in (
+        'hiredis.h', 'read.h', 'sds.h', 'async.h', 'alloc.h')
+        if os.path.exists(os.path.join(source, name))), to='hiredis')
+    prefix.compile('hiredis', source, [name for name in (
         'async.c', 'hiredis.c', 'net.c', 'read.c', 'sds.c', 'alloc.c')
         if os.path.exists(os.path.join(source, name))], ['-std=gnu99'])
-    package('hiredis', 'hiredis')
+    package(prefix.folder, 'hiredis', version, 'hiredis')
 
-    shutil.copytree(os.path.join(made, 'include', 'openssl'), os.path.join(include, 'openssl'))
-    for name in os.listdir(os.path.join(made, 'lib')):
-        shutil.copy(os.path.join(made, 'lib', name), os.path.join(folder, 'lib'))
-    package('openssl', 'ssl', 'crypto', 'pthread', 'dl')
+
+def curl(prefix, source, version):
+    shutil.copytree(os.path.join(source, 'include', 'curl'), os.path.join(prefix.include, 'curl'))
+    prefix.compile('curl', source, sources_in(source, 'lib', 'lib/vauth', 'lib/vquic', 'lib/vtls'),
+                   ['-I' + CONFIG, '-I' + os.path.join(source, 'lib'), '-DHAVE_CONFIG_H',
+                    '-DBUILDING_LIBCURL', '-DCURL_STATICLIB', '-ffunction-sections',
+                    '-fdata-sections'])
+    package(prefix.folder, 'libcurl', version, 'curl', 'ssl', 'crypto', 'pthread', 'dl')
+
+
+# By the names of packaging/sources; OpenSSL is openssl.py's.
+BUILDERS = {'sqlite3': sqlite3, 'jansson': jansson, 'hiredis': hiredis, 'curl': curl}
+
+
+def library(name, version, target, made):
+    """A folder with one library for a target, made again only if its own recipe changes. `made`:
+    where OpenSSL is."""
+    compiler, build = tools(target)['cc'], BUILDERS[name]
+    config = os.path.join(CONFIG, name + '_config.h')
+    kept = Kept(f'release-{name}-{target}', compiler, version, made, PC, repr(SQLITE_FLAGS),
+                inspect.getsource(build), inspect.getsource(Prefix),
+                read(config) if os.path.exists(config) else '')
+
+    def make(folder):
+        source = os.path.join(sources(), name, 'source')
+        say(f'building {name} for {target}, once')
+        cc = os.path.join(folder, 'cc')
+        write(cc, compiler, 0o755)
+        build(Prefix(folder, cc, made), source, version.split('-')[0])
+        os.unlink(cc)
+    return kept.get(make)
 
 
 def libraries(target):
     """The folder of a target: cc, ar, the libraries, and cross.ini for meson."""
     programs, cpu = tools(target), TARGETS[target][1]
     made = openssl.openssl(target)
-    kept = Kept('release-' + target, programs['cc'], repr(pinned()), read(__file__), made)
+    parts = [made] + [library(name, version, target, made) for name, version, _ in pinned()
+                      if name != 'openssl']
+    kept = Kept('release-' + target, programs['cc'], read(__file__), *parts)
 
     def make(folder):
+        for part in parts:
+            shutil.copytree(part, folder, dirs_exist_ok=True)
+        versions = {name: version for name, version, _ in pinned()}
+        package(folder, 'openssl', versions['openssl'].split('-')[0], 'ssl', 'crypto', 'pthread',
+                'dl')
         for name, text in programs.items():
             write(os.path.join(folder, name), text, 0o755)
         write(os.path.join(folder, 'cross.ini'), CROSS.format(folder=kept.path, cpu=cpu))
-        say(f'building the libraries for {target}, once')
-        make_libraries(made, folder, kept.path)
     return kept.get(make)

@@ -6,11 +6,11 @@ import os
 import re
 import time
 
-from toolchain import Failed, built, run, zig
+from toolchain import Failed, built, pinned, run, zig
 
 # What SPDX calls the licences of the libraries in packaging/sources, and of musl.
-LICENCES = {'hiredis': 'BSD-3-Clause', 'jansson': 'MIT', 'musl': 'MIT', 'openssl': 'Apache-2.0',
-            'sqlite3': 'blessing'}
+LICENCES = {'curl': 'curl', 'hiredis': 'BSD-3-Clause', 'jansson': 'MIT', 'musl': 'MIT',
+            'openssl': 'Apache-2.0', 'sqlite3': 'blessing'}
 SUFFIXES = ('.tgz', '.tar.gz', '.tar.xz', '.whl', '.deb', '.dsc', '.rpm', '.apk')
 
 
@@ -64,8 +64,7 @@ def linked(name):
     if re.search(r'\.(whl|tgz|rpm|apk)$|-linux-\w+\.tar\.gz$', name) and not re.fullmatch(
             r'holdfast-[\d.]+\.tgz', name):
         # The wheels take the SQLite of the system.
-        return [one for one in ('hiredis', 'jansson', 'openssl', 'sqlite3')
-                if one != 'sqlite3' or not name.endswith('.whl')]
+        return [one for one, _, _ in pinned() if one != 'sqlite3' or not name.endswith('.whl')]
     return []
 
 

@@ -5,7 +5,8 @@
  * take: 10 seconds or more if they are mute. A caller that stops waiting leaves the thread to
  * itself. The thread ends when getaddrinfo returns. Until then further lookups of the same name and
  * port join it, and no more than HF_LOOKUPS run at a time, so abandoned threads don't pile up. The
- * module must stay loaded meanwhile: modules are linked with -z nodelete.
+ * module (or the library with this driver in it) must stay loaded meanwhile: it is linked with
+ * -z nodelete.
  *
  * A numeric address and a path need no thread.
  *

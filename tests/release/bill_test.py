@@ -19,6 +19,8 @@ OUT = os.path.abspath(sys.argv[1])
 # What SPDX 2.3 asks for.
 DOCUMENT = ['SPDXID', 'creationInfo', 'dataLicense', 'documentNamespace', 'name', 'spdxVersion']
 PACKAGE = ['SPDXID', 'downloadLocation', 'name']
+# What binaries for any Linux contain, but for SQLite and the C library.
+LINKED = {'curl', 'hiredis', 'jansson', 'openssl'}
 RELATION = ['relatedSpdxElement', 'relationshipType', 'spdxElementId']
 
 
@@ -72,10 +74,9 @@ def artefacts(bill, real):
             inside.setdefault(by_id[one['spdxElementId']]['name'], set()).add(
                 by_id[one['relatedSpdxElement']]['name'])
     for pattern, libraries in ((r'-linux-\w+\.tar\.gz$|\.(rpm|apk)$',
-                                {'hiredis', 'jansson', 'musl', 'openssl', 'sqlite3'}),
-                               (r'\.whl$', {'hiredis', 'jansson', 'openssl'}),
-                               (r'^holdfast-linux-.*\.tgz$', {'hiredis', 'jansson', 'openssl',
-                                                           'sqlite3'}),
+                                {*LINKED, 'musl', 'sqlite3'}),
+                               (r'\.whl$', LINKED),
+                               (r'^holdfast-linux-.*\.tgz$', {*LINKED, 'sqlite3'}),
                                (r'^holdfast-redis_.*\.deb$', {'libc6', 'libhiredis0.14',
                                                               'libjansson4', 'libssl3'}),
                                (r'^holdfast_.*\.deb$', {'libc6', 'jansson'})):

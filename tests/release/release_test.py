@@ -25,23 +25,26 @@ from points import end, point
 sys.path.insert(0, os.path.join(os.path.abspath(sys.argv[1]), 'packaging'))
 import openssl
 import toolchain
-from build import DRIVERS
+from build import DRIVERS, MODULES
 
 SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
 LIBCS = sys.argv[3:] or ['gnu', 'musl']
 WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
 THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
 EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
-REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
+# tests/servers has one of each, which speaks TLS, too.
+SERVERS = ['redis', 's3']
 # Puts the authority that signed a server's certificate where each distribution would, in turn, and
 # has it trusted there: ROOT BUNDLES COMMAND...
 TRUSTS = r'''
 root=$1 bundles=$2
 shift 2
-pem=${HOLDFAST_TEST_TLS#*cacert=}
+pem=${HOLDFAST_TEST_TLS#*[?&]ca*=}
 pem=${pem%%&*}
 cp "$pem" "${pem%.pem}.key" "$root/tmp"
-url="${HOLDFAST_TEST_TLS%%\?*}?cert=/tmp/tls.pem&key=/tmp/tls.key"
+# Without the authority; the client's own certificate is where it is seen.
+url=$(echo "$HOLDFAST_TEST_TLS" |
+    sed -E "s/([?&])ca(cert|file)=[^&]*&?/\1/; s/[?&]$//; s,${pem%.pem},/tmp/tls,g")
 "$@" -S "$url" ls && echo 'trusted by whom?'
 for bundle in $bundles; do
     mkdir -p "$root${bundle%/*}"
@@ -61,15 +64,22 @@ def run(*command, cwd=WORK, path='', **env):
     return done.returncode, done.stdout
 
 
-def on_redis(*command):
-    """The same beside a Redis server, whose URLs are @ and, over TLS, $HOLDFAST_TEST_TLS."""
-    return run(REDIS, '/bin/sh', '-c', *command, path=os.environ['PATH'], HOLDFAST_TEST_TCP='1')
+def beside(server, *command, **env):
+    """A command beside a server of tests/servers, whose URL is @."""
+    return run(os.path.join(SOURCE, 'tests', 'servers', server), *command,
+               path=os.environ['PATH'], HOLDFAST_CACHE=toolchain.CACHE, **env)
 
 
-def on_tls(*command):
-    """A command beside a Redis server; @TLS is its URL over TLS."""
-    return on_redis('for word; do shift; [ "$word" != @TLS ] || word=$HOLDFAST_TEST_TLS; '
-                    'set -- "$@" "$word"; done; exec "$@"', 'sh', *command)
+def shell_on_tls(server, *command):
+    """A script of the shell beside a server whose URL over TLS is $HOLDFAST_TEST_TLS."""
+    return beside(server, '/bin/sh', '-c', *command, HOLDFAST_TEST_TCP='1')
+
+
+def on_tls(server, *command):
+    """A command beside a server; @TLS is its URL over TLS."""
+    return shell_on_tls(server, 'for word; do shift; '
+                        '[ "$word" != @TLS ] || word=$HOLDFAST_TEST_TLS; '
+                        'set -- "$@" "$word"; done; exec "$@"', 'sh', *command)
 
 
 def ran(what, status, said, pattern=''):
@@ -136,7 +146,7 @@ def command(cpu):
     ran(f'{cpu}: its stores are built in', status, said, 'mem')
     point(all(re.search(rf'^ *{name}\b', said, flags=re.M)
               for name in ('mem', 'file', *DRIVERS)), f'{cpu}: all of them', said)
-    status, said = holdfast('-S', 'postgres://localhost/x', 'ls')
+    status, said = holdfast('-S', 'firestore://x', 'ls')
     point(status == 64 and 'static program, which loads no drivers' in said,
           f'{cpu}: of another store it says that it is static', f'{status} {said}')
     for url in ('mem:', f'file:{where}/tmp/locks', f'sqlite:{where}/tmp/locks.db'):
@@ -144,18 +154,17 @@ def command(cpu):
             holdfast('-S', url, 'acquire', 'first', '--lease', '1')
         status, said = holdfast('-S', url, 'doctor')
         ran(f'{cpu}: doctor {url.replace(where, "") if where else url}', status, said)
-    status, said = run(REDIS, *inside, '-S', '@', 'doctor', path=os.environ['PATH'])
-    if cpu == THIS:    # the socket of the server isn't in its root directory
-        status, said = run(REDIS, '/usr/bin/env', os.path.join(root, 'holdfast'), '-S', '@',
-                           'doctor', path=os.environ['PATH'])
-    ran(f'{cpu}: doctor redis:', status, said)
+    # A server's socket isn't in the root directory.
     outside = ['/usr/bin/env', os.path.join(root, 'holdfast')] if cpu == THIS else inside
-    ran(f'{cpu}: doctor rediss:', *on_tls(*outside, '-S', '@TLS', 'doctor'))
-    if cpu == THIS:
-        status, said = on_redis(TRUSTS, 'sh', root, ' '.join(openssl.BUNDLES), *inside)
-        trusted = re.findall(r'^trusted: (.*)$', said, flags=re.M)
-        point(trusted == openssl.BUNDLES and 'trusted by whom?' not in said,
-              f"{cpu}: trusts whom the distribution trusts, whichever it is", said)
+    ran(f'{cpu}: doctor redis:', *beside('redis', *outside, '-S', '@', 'doctor'))
+    for server in SERVERS:
+        ran(f'{cpu}: doctor {server} over TLS', *on_tls(server, *outside, '-S', '@TLS', 'doctor'))
+        if cpu == THIS:
+            status, said = shell_on_tls(server, TRUSTS, 'sh', root, ' '.join(openssl.BUNDLES),
+                                        *inside)
+            trusted = re.findall(r'^trusted: (.*)$', said, flags=re.M)
+            point(trusted == openssl.BUNDLES and 'trusted by whom?' not in said,
+                  f'{cpu}: {server}: trusts whom the distribution trusts, whichever it is', said)
     store = f'file:{where}/tmp/locks'
     self = '/holdfast' if cpu == THIS else '/bin/true'
     for words in (['run', 'a', '--', self, *(['stores'] if cpu == THIS else [])],
@@ -185,8 +194,8 @@ def binaries(target):
     shutil.unpack_archive(wheel, os.path.join(folder, 'wheel'), 'zip')
     files = [path for path in glob.glob(os.path.join(folder, '**', '*'), recursive=True)
              if re.search(r'\.(so|so\.0|node)$', path)]
-    point(len(files) == 2 * (2 + len(DRIVERS)),
-          f'{target}: two libraries, their drivers, two extensions', files)
+    point(len(files) == 2 * (2 + len(MODULES)),
+          f'{target}: two libraries, their modules, two extensions', files)
     for path in files:
         name = f'{target}: {os.path.relpath(path, folder)}'
         _, said = run('readelf', '-dVW', path, path=os.environ['PATH'])
@@ -218,18 +227,22 @@ def loads(target, library):
     start = LOADERS.get(target, [])
     if target != f'linux-{THIS}-gnu' and not start:
         return    # Debian has no loader of that platform for this one
-    program = os.path.join(WORK, 'loader-' + target)
+    built = os.path.join(WORK, 'loader-' + target)
     # Its C compiler alone links programs for musl statically, whatever it is told.
     status, said = run(toolchain.zig(), 'build-exe', '-dynamic', '-lc', '-target',
                        toolchain.TARGETS[target][0], '-I', os.path.join(SOURCE, 'include'),
-                       f'-femit-bin={program}',
+                       f'-femit-bin={built}',
                        os.path.join(SOURCE, 'tests', 'release', 'loader.c'),
                        path=os.environ['PATH'],
                        **{name: os.environ[name] for name in os.environ if name[:4] == 'ZIG_'})
     ran(f'{target}: a program for it', status, said)
-    status, said = on_tls('/usr/bin/env', *start, program, library, 'mem:',
-                          f'file:{WORK}/of-{target}', f'sqlite:{WORK}/of-{target}.db', '@', '@TLS')
+    program = ['/usr/bin/env', *start, built]
+    status, said = run(*program, library, 'mem:', f'file:{WORK}/of-{target}',
+                       f'sqlite:{WORK}/of-{target}.db', path=os.environ['PATH'])
     ran(f'{target}: loaded for itself alone, the library finds its drivers', status, said)
+    for server in SERVERS:
+        status, said = on_tls(server, *program, library, '@', '@TLS')
+        ran(f'{target}: it locks on {server}, over TLS, too', status, said)
 
 
 # ---- Node ----
@@ -280,8 +293,8 @@ def node():
                            url, '2000', cwd=app, path=names('node'))
         ran(f'its life on {url.split(":")[0]}:', status, said)
     # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
-    status, said = on_tls(node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js'),
-                          '@TLS', '2000')
+    status, said = on_tls('redis', node_path, '--expose-gc',
+                          os.path.join(package, 'test', 'life.test.js'), '@TLS', '2000')
     ran('its life on rediss:', status, said)
     for system, pattern in (('linux', f'UNSUPPORTED open: .*package {wanted} isn.t installed'),
                             ('darwin', 'UNSUPPORTED open: .*no binary for darwin'),
@@ -293,6 +306,13 @@ def node():
 
 
 # ---- Python ----
+
+LOCKS = '''
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as store, store.lock('key') as lock:
+    print(lock.token > 0)
+'''
+
 
 def python():
     program = '/usr/bin/python3'
@@ -319,9 +339,11 @@ def python():
     for store in ('mem:x', 'file:@', 'sqlite:@'):
         status, said = run(*cases, store)
         ran(f'the table of cases on {store}', status, said, '^ok 40 ')
-    status, said = run(REDIS, *cases, '@', path=os.environ['PATH'])
-    ran('the table of cases on redis:', status, said, '^ok 40 ')
-    ran('the table of cases on rediss:', *on_tls(*cases, '@TLS'), '^ok 40 ')
+    ran('the table of cases on redis:', *beside('redis', *cases, '@'), '^ok 40 ')
+    ran('the table of cases on rediss:', *on_tls('redis', *cases, '@TLS'), '^ok 40 ')
+    for server in SERVERS:
+        ran(f'it locks on {server} over TLS', *on_tls(server, inside, '-c', LOCKS, '@TLS'),
+            '^True$')
     status, said = run(inside, '-W', 'error', os.path.join(tests, 'life_test.py'), 'file:@')
     ran('its life on file:', status, said, '^ok 1 ')
     status, said = run(inside, '-c', 'import sqlite3, sys, holdfast\n'

@@ -36,6 +36,14 @@
 # shellcheck source=tests/gone.sh
 . "$(dirname "$0")/../gone.sh"
 
+# $dir/tls.pem and tls.key: a certificate for this machine, which signed itself.
+own_certificate() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+        -keyout "$dir/tls.key" -out "$dir/tls.pem" -subj /CN=holdfast-test \
+        -addext subjectAltName=IP:127.0.0.1,DNS:localhost 2>"$dir/log" ||
+        { cat "$dir/log"; exit 1; }
+}
+
 # Until this command succeeds; or the process ends (if one is named), or ten minutes.
 until_true() { # WHAT PID|'' COMMAND...
     what=$1
