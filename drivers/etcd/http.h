@@ -64,6 +64,10 @@ void hf__et_free(struct hf__et_reply *reply);
    user; NULL if the URL names none. Returns 0, or why there is no token. */
 int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err);
 void hf__et_free_secret(char *secret);
+/* Adds one host or host:port of the URL's list; without a port it gets `port`, or etcd's. Returns
+   0, HF_INVALID or HF_NOMEM. */
+int hf__et_add_endpoint(struct hf__et_http *http, const char *host_port, size_t len, int port,
+                        int tls);
 /* The endpoint in use doesn't do: the next one from now on. */
 void hf__et_next(struct hf__et_http *http);
 /* The host of an endpoint, without brackets, and its port. */
