@@ -176,18 +176,8 @@ class Event:
         """When the event was done, in seconds by the store's clock; 0: this program is to do it."""
         return self.done_us / 1e6
 
-    def _end(self, kind: Any, value: Any) -> None:
-        if self.lock is None:
-            return
-        try:
-            if kind is None:
-                self.lock._finish(self._result)
-        finally:
-            if self.lock._is_mine:
-                self.lock.__exit__(kind or RuntimeError, value, None)
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        self._end(kind, value)
+    # Of C, as that of Locks.
+    __exit__ = _holdfast._leave_event
 
     async def __aenter__(self) -> 'Event':
         return self._begun(await _aio.wait(self._store, self._begin))
@@ -196,7 +186,7 @@ class Event:
         return self._store._start(box, number, True, self.key, **self._options)
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        await _aio.release(self._store, self._end, kind, value)
+        await _aio.release(self._store, self.__exit__, kind, value, traceback)
 
 
 class Watch:

@@ -8,6 +8,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, cast
 
 from ._errors import HoldfastError, error, invalid
+from ._holdfast import _leave_all, _release_all
 from ._locks import Lock
 from ._options import Options, Time
 
@@ -29,11 +30,9 @@ class Locks(List[Lock]):
             lock._note(frame, awaited, True, number > 0)
         return self
 
-    def release(self) -> None:
-        """Releases all, whatever comes of one; LockLost if one was no longer held."""
-        with contextlib.ExitStack() as stack:
-            for lock in self:
-                stack.callback(lock.release)
+    # Of C: an exception of a signal handler's can't keep one of them from being released.
+    release = _release_all
+    __exit__ = _leave_all
 
     async def release_async(self) -> None:
         """As release(); other tasks run meanwhile."""
@@ -44,11 +43,6 @@ class Locks(List[Lock]):
     def __enter__(self) -> 'Locks':
         return self
 
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        with contextlib.ExitStack() as stack:
-            for lock in self:
-                stack.push(_ends(lock, kind, value, traceback))
-
     async def __aenter__(self) -> 'Locks':
         return self
 
@@ -56,11 +50,6 @@ class Locks(List[Lock]):
         async with contextlib.AsyncExitStack() as stack:
             for lock in self:
                 stack.push_async_callback(lock.__aexit__, kind, value, traceback)
-
-
-def _ends(lock: Lock, *how: Any) -> Callable[[Any, Any, Any], None]:
-    """Ends the lock's block as that of all ended, not as the end of another lock did."""
-    return lambda *_: lock.__exit__(*how)
 
 
 def _seconds(wait: Any) -> float:

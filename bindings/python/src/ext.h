@@ -210,6 +210,11 @@ void losing_free(struct losing *all);
 extern PyType_Spec lock_spec, locking_spec;
 PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
 
+/* ---- several.c ---- */
+
+/* Adds to the module what Locks and Event take as their methods. 0; -1 and an exception. */
+int several_begin(PyObject *m);
+
 /* ---- held.c ---- */
 
 size_t key_hash(PyObject *key);

@@ -145,7 +145,7 @@ static int begin(PyObject *m)
               add_type(m, BOX, "Mailbox", &box_spec, &box_type) ||
               add_type(m, WATCH, "Watch", &watch_spec, &watch_type) ||
               PyModule_AddStringConstant(m, "library_version", hf_version()) || callers_begin() ||
-              !(errors = PyImport_ImportModule("holdfast._errors")) ||
+              several_begin(m) || !(errors = PyImport_ImportModule("holdfast._errors")) ||
               !(error_of = PyObject_GetAttrString(errors, "error")) ||
               !(unbound_error = PyObject_GetAttrString(errors, "UnboundLock")) ||
               !(release_warning = PyObject_GetAttrString(errors, "ReleaseWarning")) ||

@@ -181,5 +181,61 @@ def one_that_is_lost_while_the_others_are_waited_for():
         assert free(keys[1])
 
 
+def _interrupted_at_each_step(block):
+    """Leaves the block with a KeyboardInterrupt at each step in Python that its end has, one after
+    the other; the exceptions, each of which keeps the frames that it came through."""
+    while True:
+        steps, wanted = 0, len(_interrupted_at_each_step.kept)
+
+        def count(frame, event, arg):
+            nonlocal steps
+            steps += 1
+            if steps > wanted:
+                raise KeyboardInterrupt
+            return count
+        try:
+            with block():
+                sys.settrace(count)
+            return
+        except KeyboardInterrupt as error:
+            _interrupted_at_each_step.kept.append(error)
+        finally:
+            sys.settrace(None)
+        yield
+
+
+def a_signal_while_the_block_is_left_keeps_no_key():
+    """Nor an event's: as with one lock, the end is one call."""
+    with holdfast.open(URL) as store:
+        keys = _keys('a', 'b')
+        for block, of in ((lambda: store.lock(keys[0]), keys[:1]),
+                          (lambda: store.acquire_all(keys), keys),
+                          (lambda: store.once(keys[0] + '/event'), [keys[0] + '/event'])):
+            _interrupted_at_each_step.kept = []
+            for _ in _interrupted_at_each_step(block):
+                assert all(free(name) for name in of), _interrupted_at_each_step.kept
+            assert all(free(name) for name in of)
+
+
+def each_is_released_and_the_last_failure_tells_the_one_before():
+    keys = _keys('a', 'b', 'c')
+    with holdfast.open(URL) as one, holdfast.open(URL) as two:
+        def lose():
+            locks = one.acquire_all(keys, lease='1m')
+            for name in keys[:2]:
+                two.break_(name, two.peek(name).holders[0].token)
+            return locks
+
+        error = _raised(holdfast.LockLost, lambda: lose().release())
+        assert (error.key, error.__context__.key) == (keys[0], keys[1])
+        locks = lose()
+        try:
+            with locks:
+                raise ValueError('the body')
+        except ValueError as error:
+            assert sum(name in str(error.__notes__) for name in keys) == 2, error.__notes__
+        assert all(free(name) for name in keys)
+
+
 if __name__ == '__main__':
     sys.exit(run_functions(globals(), MORE))
