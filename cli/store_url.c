@@ -23,11 +23,12 @@ const char *store_from = "-S";
 int store_told, store_quiet;
 static int secret_shown; /* a URL with a secret stood among the arguments */
 
-/* Wipes the password in the userinfo of a URL at `user`. */
+/* Wipes the password in the userinfo of a URL at `user`. A URL has no '@' behind its host, so what
+   stands before the last one is a password, even if it is one that has to be encoded. */
 static int wipe_password(char *user)
 {
     int found = 0;
-    char *end = user + strcspn(user, "/?# \"'"), *at = end;
+    char *end = user + strcspn(user, " "), *at = end;
     while (at > user && *at != '@') at--;
     char *colon = at > user ? memchr(user, ':', (size_t)(at - user)) : NULL;
     for (char *s = colon ? colon + 1 : at; s < at; s++, found = 1) *s = '*';
@@ -47,6 +48,21 @@ int wipe_secrets(char *text)
         memset(value, '*', len);
         found = 1;
     }
+    return found;
+}
+
+/* Replaces a URL with a secret by the URL without it, padded with spaces; behind the scheme of what
+   is no URL, nothing is left. The library alone knows where the parts of a URL end. Returns 1 if
+   there was a secret. */
+static int wipe_argument(char *arg)
+{
+    hf_url url;
+    size_t len = strlen(arg), scheme = strcspn(arg, ":");
+    int bad = hf_url_parse(arg, &url, NULL), found = bad ? wipe_secrets(arg) : 1;
+    if (bad ? !strpbrk(arg, "@?") : !strcmp(url.safe, arg)) return 0;
+    size_t kept = bad ? scheme : strnlen(url.safe, len);
+    if (!bad) memcpy(arg, url.safe, kept);
+    memset(arg + kept, ' ', len - kept);
     return found;
 }
 
@@ -77,7 +93,7 @@ int take_url(char *arg)
         say("out of memory");
         return EXIT_INTERNAL;
     }
-    secret_shown |= wipe_secrets(arg);
+    secret_shown |= wipe_argument(arg);
     return 0;
 }
 
@@ -103,7 +119,7 @@ static int machine_store(void)
     if (f) fclose(f);
     if (!f && (why == ENOENT || why == ENOTDIR)) return 0;
     while (n > 0 && strchr("\r\n \t", line[n - 1])) line[--n] = 0;
-    int secret = n > 0 && wipe_secrets(line), relative = n > 0 && is_relative(line);
+    int secret = n > 0 && wipe_argument(line), relative = n > 0 && is_relative(line);
     if (n > 0 && !secret && !relative) {
         store_url = line;
         store_from = HF_STORE_FILE;

@@ -57,10 +57,12 @@ static int read_login(struct hf__nats_how *how, const hf_url *url, hf_error *err
     if (rc) return rc;
     memcpy(how->user, url->user, sizeof how->user);
     memcpy(how->password, url->password, sizeof how->password);
-    if (how->user[0] && !how->password[0] && !path[0]) { /* nats://TOKEN@HOST */
-        snprintf(how->password, sizeof how->password, "%s", how->user);
-        how->user[0] = 0;
-    }
+    /* Tools of NATS take such a user for a token. It would be shown as a user is. */
+    if (how->user[0] && !how->password[0] && !path[0])
+        return hf_fail(
+            err, HF_INVALID, 0,
+            "nats: open: a user without a password; a token is written nats://:TOKEN@HOST, "
+            "or stands in a file (?passfile=FILE)");
     if (path[0] && how->password[0]) return bad(url, "passfile", "there is a password, too", err);
     if (path[0] && (rc = hf__secret_open(&how->secret, path, why)))
         return hf_fail(err, rc, 0, "nats: open '%s': %s", url->safe, why);

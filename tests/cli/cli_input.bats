@@ -266,7 +266,8 @@ teardown() { cli_teardown; }
 @test "a password in -S is wiped from the argument list, and never shown" {
     secret=s3cr3t-$RANDOM
     for url in "nosuch://anna:$secret@host/x" "nosuch://host/x?password=$secret" \
-        "nosuch://host/?a=1&sslpassword=$secret&b=2"; do
+        "nosuch://host/?a=1&sslpassword=$secret&b=2" "nosuch://anna:a#$secret@host/x" \
+        "nosuch://anna:a/$secret@host/x" "nosuch://anna:'a b$secret@host/x"; do
         run holdfast -S "$url" run "$K" -- true
         [ "$status" = 64 ]
         [[ $output != *"$secret"* ]]
@@ -274,12 +275,13 @@ teardown() { cli_teardown; }
         [ "$status" = 64 ]
         [[ $output != *"$secret"* ]]
     done
-    # The last one counts; both are wiped, and the command's environment has neither.
-    background -S "nosuch://anna:$secret@host/x" run --store="nosuch://h/?token=$secret" \
+    # The last one counts; all are wiped, and the command's environment has none.
+    background -S "nosuch://anna:$secret@host/x" -S "nosuch://anna:a#b?c&d;'$secret@host/x" \
+        -S "nosuch://anna:a#b c;'$secret@host/x" -S "nosuch://h/?password=a;b'$secret" run --store="nosuch://h/?token=$secret" \
         -S "$HOLDFAST_STORE" "$K" -- sh -c 'echo "$HOLDFAST_STORE" >url; exec sleep 1200'
     await test -s url
     tr '\0' ' ' <"/proc/$PID/cmdline" >cmdline
-    grep -q 'anna:\*\*\*.*@host/x run ' cmdline
+    grep -q 'nosuch://anna@host/x *-S ' cmdline
     run grep "$secret" cmdline url bg.err
     [ "$status" = 1 ]
     grep -q password bg.err

@@ -149,6 +149,18 @@ unsafe() { # WHY
     holdfast -S "nats://locks@${at%/*}/$BUCKET?passfile=$BATS_TEST_TMPDIR/word" run "$K" -- true
 }
 
+@test "a token is written as a password, and never told" {
+    at=${HOLDFAST_TEST_STORE#nats://}
+    run holdfast -S "nats://s3cr3t-token@${at%/*}/$BUCKET" run -v "$K" -- true
+    echo "$output"
+    [ "$status" = 64 ]
+    [[ $output == *"nats://:TOKEN@HOST"* && $output != *s3cr3t-token* ]]
+    run holdfast -S "nats://:s3cr3t-token@${at%/*}/$BUCKET" run -v "$K" -- true
+    echo "$output"
+    [ "$status" = 77 ]
+    [[ $output != *s3cr3t-token* ]]
+}
+
 @test "SIGPIPE stays what it was, for what is run too" {
     run bash -c 'trap "" PIPE; trap - PIPE
         exec "$HOLDFAST" -S "$1" run k -- sh -c "grep SigIgn /proc/self/status"' x "$STORE"
