@@ -277,7 +277,8 @@ teardown() { cli_teardown; }
     done
     # The last one counts; all are wiped, and the command's environment has none.
     background -S "nosuch://anna:$secret@host/x" -S "nosuch://anna:a#b?c&d;'$secret@host/x" \
-        -S "nosuch://anna:a#b c;'$secret@host/x" -S "nosuch://h/?password=a;b'$secret" run --store="nosuch://h/?token=$secret" \
+        -S "nosuch://anna:a#b c;'$secret@host/x" -S "nosuch://h/?password=a;b'$secret" \
+        run --store="nosuch://h/?token=$secret" \
         -S "$HOLDFAST_STORE" "$K" -- sh -c 'echo "$HOLDFAST_STORE" >url; exec sleep 1200'
     await test -s url
     tr '\0' ' ' <"/proc/$PID/cmdline" >cmdline
