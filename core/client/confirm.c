@@ -107,6 +107,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
     if (l) {
         l->thread = 0;
+        l->adopted = 1;
         *ret = l;
     } else {
         hf__entry_unref(e);

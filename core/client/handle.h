@@ -109,6 +109,7 @@ struct hf_lock {
     uint8_t lost, loss_reported, releasing;
     uint8_t telling;         /* its teller runs on_lost */
     uint8_t detached;        /* not bound to this handle */
+    uint8_t adopted;         /* by hf_adopt: its holder may be elsewhere */
     uint8_t unrenewed;       /* it has a lease, which this handle doesn't renew */
     uint8_t pending_release; /* given up by the caller, but its release failed: tried again by the
                          expiry monitor on local stores, else by the renewer */

@@ -130,6 +130,11 @@ int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, h
     if (rc) return rc;
     struct hf_session *t = l->session, *to = NULL;
     int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms;
+    /* The holder of an adopted lock may believe in the session that the row names: it isn't
+       replaced by one that ends sooner. What is left of it is known in whole seconds, rounded down.
+     */
+    int64_t left_us = t->until_us - hf__local_us();
+    if (l->adopted && (int64_t)lease_ms * 1000 < left_us + 1000000) stays = 1;
     if (!own && !by_hand && hf__session_stale(&h->sessions, t)) stays = 0;
     if (stays) {
         t->users++;

@@ -88,7 +88,8 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->why = NULL;
     l->at_least_ms = 0;
     l->lost = l->loss_reported = l->releasing = l->telling = 0;
-    l->detached = l->unrenewed = l->pending_release = l->lost_by = l->busy = l->named = 0;
+    l->detached = l->adopted = l->unrenewed = l->pending_release = 0;
+    l->lost_by = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
 }

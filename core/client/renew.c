@@ -16,7 +16,7 @@
 int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
 {
     hf *h = l->h;
-    struct hf_event ev = {.kind = HF_EV_RENEW, .lease_ms = lease_ms};
+    struct hf_event ev = {.kind = HF_EV_RENEW, .lease_ms = lease_ms, .adopted = l->adopted};
     struct hf_outcome out;
     hf_row row;
     int64_t before_us = l->expires_us;

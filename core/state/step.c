@@ -313,8 +313,10 @@ static struct hf_outcome renew(struct ctx *c)
     int64_t at = hf__find_token(c->row, ev->token);
     hf_party *p = at < 0 ? NULL : &c->row->party[at];
     if (!p || validity(p, ev) != HF_GRANT_HELD) return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
+    int64_t end = end_of(ev, ev->lease_ms);
+    int sooner = end && (!p->expires_us || end < p->expires_us);
     /* Without a session and without a lease it would never end. */
-    if (ev->lease_ms || p->session) p->expires_us = end_of(ev, ev->lease_ms);
+    if ((ev->lease_ms || p->session) && !(ev->adopted && sooner)) p->expires_us = end;
     if (ev->session) p->session = ev->session;
     p->flags &= HF_PARTY_DETACHED;
     p->claim_ms = 0;

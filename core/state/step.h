@@ -38,6 +38,9 @@ struct hf_event {
     uint8_t id[16];        /* WITHDRAW */
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
+    /* RENEW: perhaps another than the holder asks. The holder believes in the end that the row says,
+       so the grant doesn't end sooner. */
+    int adopted;
     int64_t until_us;      /* RELEASE: 0, or keep taken until then */
     /* The store has no clock for leases (hf_session_ops): nothing ends by time, and every party has
        a session that ends by itself. `party` holds with its own session. */

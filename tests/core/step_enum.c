@@ -361,7 +361,9 @@ static int named_events(const struct state *s, struct hf_event *ev, uint64_t spa
         if (run.u->once && !token && step_from(s, ev)) return 1;
         ev->kind = HF_EV_RENEW;
         for (ev->lease_ms = 0; ev->lease_ms < 3; ev->lease_ms += 2)
-            if (step_from(s, ev)) return 1;
+            for (ev->adopted = 0; ev->adopted < 2; ev->adopted++)
+                if (step_from(s, ev)) return 1;
+        ev->adopted = 0;
         ev->lease_ms = 2;
         ev->session = spare;
         if (spare && step_from(s, ev)) return 1;

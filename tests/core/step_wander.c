@@ -132,6 +132,7 @@ static int random_event(struct hf_event *ev, int i)
     } else if (ev->kind != HF_EV_PROMOTE) {
         ev->token = some_token(i);
         ev->lease_ms = (uint32_t)draw(20);
+        ev->adopted = (int)draw(2);
         if (!draw(8)) ev->until_us = ev->now.lo_us + (int64_t)draw(20000);
         ev->keep_us = draw(8) ? (int64_t)draw(20000) : INT64_MAX;
         ev->result = draw(2) ? "done" : "";

@@ -86,6 +86,35 @@ static void renewals_by_others_arent(void **state)
     end();
 }
 
+/* Its holder may believe in the end that it had. */
+static void it_is_never_renewed_for_less(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    (void)state;
+    o.lease_ms = LEASE_MS;
+    o.flags = HF_NO_RENEW;
+    begin(&o);
+    OK(hf_renew(same, LESS_MS, &suite_error));
+    assert_true(hf_left_ms(same) > LESS_MS);
+    OK(hf_release(same, &suite_error));
+    IS(HF_LOST, hf_release(held, &suite_error));
+    end();
+}
+
+/* Nor does a hold that lasts as long as its process get a lease. */
+static void it_lasts_as_long_as_its_process(void **state)
+{
+    (void)state;
+    begin(NULL);
+    int for_ever = hf_left_ms(held) == INT64_MAX;
+    OK(hf_renew(same, 100, &suite_error));
+    if (for_ever) assert_true(hf_left_ms(same) == INT64_MAX);
+    OK(hf_confirm(held, &suite_error));
+    OK(hf_release(held, &suite_error));
+    IS(HF_LOST, hf_release(same, &suite_error));
+    end();
+}
+
 /* Released with at_least_ms, the key stays taken for a while; the grant is nobody's any more. */
 static void what_was_released_is_over(void **state)
 {
@@ -133,6 +162,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_the_row_says_is_known),
         cmocka_unit_test(what_was_asked_for_beside_that_isnt),
         cmocka_unit_test(renewals_by_others_arent),
+        cmocka_unit_test(it_is_never_renewed_for_less),
+        cmocka_unit_test(it_lasts_as_long_as_its_process),
         cmocka_unit_test(what_was_released_is_over),
         cmocka_unit_test(closing_leaves_it),
     };
