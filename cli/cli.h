@@ -99,6 +99,9 @@ int parse_options(const struct command *self, unsigned takes, int argc, char **a
                   struct options *ret);
 /* Replaces every character of a secret in the URLs of a text by '*'. Returns 1 if there was one. */
 int wipe_secrets(char *text);
+/* Makes of a store's URL the same without its secrets, which is shorter; of what is no URL, if it
+   may have a secret, its scheme is left. Returns 1 if there was a secret. */
+int wipe_url(char *text);
 /* Reads a time, "500ms", "10s", "1.5h", "7d" or "2", in milliseconds, rounded up. Returns -1 if it
    is no time, INT64_MAX if it is more than a hundred years. */
 int64_t parse_time(const char *text);

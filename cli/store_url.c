@@ -23,8 +23,8 @@ const char *store_from = "-S";
 int store_told, store_quiet;
 static int secret_shown; /* a URL with a secret stood among the arguments */
 
-/* Wipes the password in the userinfo of a URL at `user`. A URL has no '@' behind its host, so what
-   stands before the last one is a password, even if it is one that has to be encoded. */
+/* Wipes the password in the userinfo of a URL at `user`: up to the last '@', for a store's URL has
+   none behind its host. Of other programs' URLs that may wipe more. */
 static int wipe_password(char *user)
 {
     int found = 0;
@@ -51,18 +51,18 @@ int wipe_secrets(char *text)
     return found;
 }
 
-/* Replaces a URL with a secret by the URL without it, padded with spaces; behind the scheme of what
-   is no URL, nothing is left. The library alone knows where the parts of a URL end. Returns 1 if
-   there was a secret. */
-static int wipe_argument(char *arg)
+int wipe_url(char *text)
 {
     hf_url url;
-    size_t len = strlen(arg), scheme = strcspn(arg, ":");
-    int bad = hf_url_parse(arg, &url, NULL), found = bad ? wipe_secrets(arg) : 1;
-    if (bad ? !strpbrk(arg, "@?") : !strcmp(url.safe, arg)) return 0;
-    size_t kept = bad ? scheme : strnlen(url.safe, len);
-    if (!bad) memcpy(arg, url.safe, kept);
-    memset(arg + kept, ' ', len - kept);
+    if (hf_url_parse(text, &url, NULL)) {
+        int found = wipe_secrets(text);
+        if (strpbrk(text, "@?")) text[strcspn(text, ":")] = 0;
+        return found;
+    }
+    const char *was = strchr(text, '?'), *is = strchr(url.safe, '?');
+    int found = url.password[0] || strcmp(was ? was : "", is ? is : "");
+    size_t len = strlen(url.safe);
+    if (found && len <= strlen(text)) memcpy(text, url.safe, len + 1);
     return found;
 }
 
@@ -93,7 +93,10 @@ int take_url(char *arg)
         say("out of memory");
         return EXIT_INTERNAL;
     }
-    secret_shown |= wipe_argument(arg);
+    size_t len = strlen(arg);
+    secret_shown |= wipe_url(arg);
+    size_t kept = strlen(arg);
+    memset(arg + kept, ' ', len - kept);
     return 0;
 }
 
@@ -119,8 +122,10 @@ static int machine_store(void)
     if (f) fclose(f);
     if (!f && (why == ENOENT || why == ENOTDIR)) return 0;
     while (n > 0 && strchr("\r\n \t", line[n - 1])) line[--n] = 0;
-    int secret = n > 0 && wipe_argument(line), relative = n > 0 && is_relative(line);
-    if (n > 0 && !secret && !relative) {
+    char *shown = n > 0 ? strdup(line) : NULL;
+    int secret = shown && wipe_url(shown), relative = shown && is_relative(line);
+    if (shown && !secret && !relative) {
+        free(shown);
         store_url = line;
         store_from = HF_STORE_FILE;
         return 0;
@@ -128,9 +133,14 @@ static int machine_store(void)
     if (relative)
         bad_usage(HF_STORE_FILE ": the path in '%s' is relative: it would be another store in each "
                                 "working directory; write it from '/' on",
-                  line);
+                  shown);
     free(line);
+    free(shown);
     if (relative) return EXIT_USAGE;
+    if (n > 0 && !shown) {
+        say("out of memory");
+        return EXIT_INTERNAL;
+    }
     if (n > 0)
         return bad_usage(HF_STORE_FILE ": its URL has a secret, which every user of this machine "
                                        "can read; name a file with it (?passfile=...)");

@@ -42,7 +42,7 @@ int stores_command(const struct command *self, int argc, char **argv)
     hf__drivers(see, &o);
     const char *named = getenv("HOLDFAST_STORE");
     char *url = strdup(store_url ? store_url : named && *named ? named : "file:");
-    if (url) wipe_secrets(url);
+    if (url) wipe_url(url);
     if (url && !o.json) printf("\nWithout -S the store is %s (%s).\n", url, store_from);
     free(url);
     return finish_output();

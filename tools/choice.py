@@ -14,8 +14,8 @@ CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--sui
 TURNS = {'own', 'torture', 'turns'}
 SHARES = 3
 NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
-# With a sanitizer these take turns, too: the build without one runs them with each commit. What
-# reads a reply, a row or a URL (the suite unit) always runs with it.
+# With a sanitizer these take turns, too. What reads a reply, a row or a URL (the suite unit) mostly
+# runs with each commit.
 MORE_TURNS = {'asan': {'cli', 'conform', 'node', 'python', 'sim', 'stores'}}
 # What a release consists of takes turns, too: for glibc, for musl, Debian's packages.
 RELEASE = ['gnu', 'musl', 'deb']
@@ -63,10 +63,13 @@ def of_suites(folder, selection):
 
 
 def changed():
-    """The drivers that the commit or the files as they are now change, or a test of them."""
-    said = subprocess.run(['git', 'diff', '--name-only', 'HEAD~1'], cwd=TOP, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return tuple(re.findall(r'^(?:tests/)?drivers/(\w+)/', said, flags=re.M))
+    """The drivers that the commit or the files as they are now change, or a test of them; all, if
+    git can't say."""
+    done = subprocess.run(['git', 'diff', '--name-only', 'HEAD~1'], cwd=TOP, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if done.returncode:
+        return ('',)
+    return tuple(re.findall(r'^(?:tests/)?drivers/(\w+)/', done.stdout, flags=re.M))
 
 
 def in_turn(tests_of_build, turn_number, build='gcc'):

@@ -29,8 +29,8 @@ static void lasts(struct hf_session *t, int64_t sent_us, int64_t ms)
 
 /* ---- losing, forgetting ---- */
 
-/* Marks the session as ended and reports that, once: only the thread that has set `busy` calls
-   this. */
+/* Marks the session as ended and reports that, once. Called under the mutex, by the thread that has
+   set `busy` or while none has. */
 static void lose(struct hf_sessions *s, struct hf_session *t)
 {
     t->gone = 1;

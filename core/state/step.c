@@ -47,7 +47,7 @@ static enum hf_validity validity(const hf_party *p, const struct hf_event *ev)
     return hf__validity(p, ev->now, is_dead(p, ev));
 }
 
-/* Has this holder's grant ended for certain, as a contender must see it? */
+/* Returns 1 if this holder's grant has ended for certain, as a contender must see it. */
 static int party_over(const hf_party *p, const struct hf_event *ev)
 {
     return validity(p, ev) == HF_GRANT_OVER;

@@ -38,10 +38,10 @@ struct hf_event {
     uint8_t id[16];        /* WITHDRAW */
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
-    /* RENEW: perhaps another than the holder asks. The holder believes in the end that the row says,
-       so the grant doesn't end sooner. */
+    /* RENEW: perhaps another than the holder asks. The holder believes in the end that the row
+       says, so the grant doesn't end sooner. */
     int adopted;
-    int64_t until_us;      /* RELEASE: 0, or keep taken until then */
+    int64_t until_us; /* RELEASE: 0, or keep taken until then */
     /* The store has no clock for leases (hf_session_ops): nothing ends by time, and every party has
        a session that ends by itself. `party` holds with its own session. */
     int timeless;
@@ -94,7 +94,7 @@ int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us);
 /* Returns 1 if the done marker is in force. */
 int hf__marked(const hf_row *row, struct hf_time now);
 
-/* Returns the index in row->party of the request, or -1. */
+/* Returns the index in row->party of the request, or of the grant with this token; or -1. */
 int64_t hf__find_id(const hf_row *row, const uint8_t id[16]);
 int64_t hf__find_token(const hf_row *row, uint64_t token);
 /* Returns the index in row->party of the grant `token`; -1: the row doesn't have the grant, or its

@@ -63,7 +63,7 @@ static int settle(void *arg, int fd, const char *endpoint, int64_t until_us, cha
     return rc;
 }
 
-/* 0 or an HF_ error. */
+/* Connects to one of the endpoints. Returns 0 or an HF_ error. */
 static int connect_any(struct hf__et_http *http, int64_t until_us, struct hf__et_h2 **ret,
                        char why[HF_ET_WHY])
 {
@@ -75,7 +75,7 @@ static int connect_any(struct hf__et_http *http, int64_t until_us, struct hf__et
     return rc;
 }
 
-/* Is it still to be had? What came meanwhile says so. */
+/* Reads what came meanwhile. Returns 1 if the connection is still alive. */
 static int is_alive(struct hf__et_h2 *h)
 {
     char why[HF_ET_WHY];
@@ -92,7 +92,7 @@ static nghttp2_nv header(const char *name, const char *value, uint8_t flags)
                         strlen(value), flags};
 }
 
-/* 0, or 1: it can't be said. */
+/* Submits the request. Returns 0, or 1: it can't be sent. */
 static int submit(struct hf__et_h2 *h, const struct hf__et_exchange *x)
 {
     const char *scheme_end = strstr(h->endpoint, "://");
@@ -156,7 +156,7 @@ static void not_grpc(const struct hf__et_call_state *c, struct hf__et_exchange *
     snprintf(x->said, sizeof x->said, "HTTP status %ld, without gRPC's", c->status);
 }
 
-/* 0, or 1: the answer isn't whole. */
+/* Reads the messages of the answer. Returns 0, or 1: the answer isn't whole. */
 static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
 {
     const struct hf__et_method *method = hf__et_method(x->call);

@@ -14,7 +14,7 @@
 enum { HF_ET_ENDPOINTS = 16, HF_ET_HOST_CAP = 256, HF_ET_PORT_CAP = 8 };
 enum { HF_ET_LINKS = 2 * HF_POOL_LINKS };
 
-struct hf__et_h2; /* h2.h */
+struct hf__et_h2; /* h2_session.h */
 
 struct hf__et_http {
     char *endpoint[HF_ET_ENDPOINTS]; /* http://host:port */

@@ -183,7 +183,8 @@ static uint64_t *all_named(const hf_row *row, size_t *ret_n)
 }
 
 /* Deletes keys of sessions that the row doesn't name: between two sessions of the row, in order, no
-   key is in use. One write deletes at most GAPS such ranges, and the next write others. */
+   key is in use. One write deletes at most GAPS such ranges, and the next one that tidies others.
+ */
 static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         const hf_row *row)
 {

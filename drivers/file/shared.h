@@ -425,7 +425,7 @@ static inline uint64_t hf__body_check(const struct hf__body *b, uint64_t self)
 /* ---- lock.c: lock words, wakeups ---- */
 
 enum { HF_TAKEN_OVER = 1 };
-/* 0: got it; HF_TAKEN_OVER: got it from a dead client; or an error. */
+/* Waits for the lock. Returns 0; HF_TAKEN_OVER: a dead client had it; or an error. */
 int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock);
 void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock);
 
@@ -579,7 +579,7 @@ static inline void hf__publish(struct hf__cell *cell, uint64_t seq)
 
 /* ---- rows.c: the operations on rows ---- */
 
-/* 0, or why the store can't be used any more. */
+/* Returns 0, or why the store can't be used any more. */
 int hf__broken(const struct hf__op *op);
 /* From now on every operation answers `code`, because the file `why`. */
 void hf__break(struct hf__client *c, int code, const char *why);

@@ -57,16 +57,10 @@ static int read_login(struct hf__nats_how *how, const hf_url *url, hf_error *err
     if (rc) return rc;
     memcpy(how->user, url->user, sizeof how->user);
     memcpy(how->password, url->password, sizeof how->password);
-    /* Tools of NATS take such a user for a token. It would be shown as a user is. */
-    if (how->user[0] && !how->password[0] && !path[0])
-        return hf_fail(
-            err, HF_INVALID, 0,
-            "nats: open: a user without a password; a token is written nats://:TOKEN@HOST, "
-            "or stands in a file (?passfile=FILE)");
     if (path[0] && how->password[0]) return bad(url, "passfile", "there is a password, too", err);
     if (path[0] && (rc = hf__secret_open(&how->secret, path, why)))
         return hf_fail(err, rc, 0, "nats: open '%s': %s", url->safe, why);
-    if (how->creds[0] && (url->user[0] || path[0]))
+    if (how->creds[0] && (url->user[0] || url->password[0] || path[0]))
         return bad(url, "creds", "there is a user or a password, too", err);
     return 0;
 }
@@ -103,12 +97,24 @@ static int read_bucket(const hf_url *url, char bucket[HF_NATS_NAME], int *ret_re
     return 0;
 }
 
+static int has(const hf_url *url, const char *name)
+{
+    char file[HF_SECRET_PATH] = "";
+    return hf_url_get(url, name, file, sizeof file) != HF_UNSUPPORTED && file[0];
+}
+
 int hf__nats_options(const hf_url *url, struct hf__nats_how *how, char bucket[HF_NATS_NAME],
                      int *ret_replicas, hf_error *err)
 {
     static const char *const known[] = {"creds",  "inbox",    "passfile", "replicas",   "tls",
                                         "tls_ca", "tls_cert", "tls_key",  "tls_verify", NULL};
     char name[64];
+    /* Tools of NATS take such a user for a token. Errors would show it as a user, so this one comes
+       before all others. */
+    if (url->user[0] && !url->password[0] && !has(url, "passfile") && !has(url, "creds"))
+        return hf_fail(err, HF_INVALID, 0,
+                       "nats: open: a user without a password; a token is written "
+                       "nats://:TOKEN@HOST, or stands in a file (?passfile=FILE)");
     if (hf__unknown_option(url, known, name, sizeof name))
         return bad(url, name, "unknown option", err);
     if (!hf__hosts_read(&how->at, url, 4222))

@@ -172,9 +172,8 @@ def main():
         with Registry(OUT) as url:
             managers(url)
         app = os.path.join(WORK, 'yarn-4--node-modules')
-        if os.path.isdir(os.path.join(app, 'node_modules')):
-            bundles(app)
-            runners(app)
+        bundles(app)
+        runners(app)
     finally:
         shutil.rmtree(WORK)
     return end()

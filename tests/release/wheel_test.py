@@ -45,7 +45,8 @@ def stable(wheel):
     try:
         audited = {one['name']: one['result'] for one in json.loads(said)['specs'][wheel]['wheel']}
         extension = audited['_holdfast.abi3.so']
-        good = (extension['is_abi3'] and extension['computed'] <= '3.9' == extension['baseline'])
+        computed = tuple(int(word) for word in extension['computed'].split('.'))
+        good = extension['is_abi3'] and computed <= (3, 9) and extension['baseline'] == '3.9'
     except (ValueError, KeyError) as error:
         audited, good = f'{error!r}: {said}{more}', False
     point(status == 0 and good, f'abi3audit: {name} is of the stable ABI of 3.9', audited)
@@ -70,8 +71,10 @@ def portable(wheel):
 
 def main():
     wheels = sorted(glob.glob(os.path.join(OUT, '*.whl')))
-    point(wheels, 'there are wheels', os.listdir(OUT))
-    described([*wheels, *glob.glob(os.path.join(OUT, 'holdfast_lock-*.tar.gz'))])
+    sources = glob.glob(os.path.join(OUT, 'holdfast_lock-*.tar.gz'))
+    point(wheels and len(sources) == 1, 'there are wheels, and a source distribution',
+          os.listdir(OUT))
+    described([*wheels, *sources])
     for wheel in wheels:
         stable(wheel)
         portable(wheel)

@@ -406,7 +406,7 @@ tried_in_turns() {
         grep -E '^(etcd|mariadb)_t' | sort | uniq -c | sed 's/^ *//' | tr '\n' ' '
 }
 
-@test "test: three commits try each test, and make each part of a release" {
+@test "test: three turns try each test, and make each part of a release" {
     mkdir build
     ln -s "$BUILD/meson-info" build/
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - build <<'END'
@@ -449,7 +449,7 @@ report.summary([step])
 END
 }
 
-@test "test shows in ten lines what failed of a step, why, and how to run it again" {
+@test "test shows in a few lines what failed of a step, why, and how to run it again" {
     report true 'echo fine' >out
     [ "$(wc -l <out)" = 1 ]
     report true 'seq 100; echo "a.c:1: error: no a"; seq 30; exit 1' 'echo fine' >out

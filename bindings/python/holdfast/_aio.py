@@ -105,10 +105,11 @@ def _pools() -> List[Any]:
 def thread_kind() -> int:
     """1: a job in a pool's thread, and others' ran before; 2: a greenlet runs in this thread; 0:
     the thread's own function."""
-    pools = _pools()
+    # multiprocessing's processes run `worker`, too, in their main thread, which is no pool's.
+    pools = [] if threading.current_thread() is threading.main_thread() else _pools()
     frame = sys._getframe() if pools else None
     while frame is not None:
-        if frame.f_code in pools:
+        if any(frame.f_code is code for code in pools):
             return 1
         frame = frame.f_back
     greenlet = sys.modules.get('greenlet')

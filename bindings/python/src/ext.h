@@ -200,7 +200,7 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
                           const char **ret_why);
 /* `raised`: the exception that its block ends with, to be told of a loss; else NULL. */
 PyObject *lock_release_now(lock *l, PyObject *raised);
-/* As lock_leave_block, but a release that isn't confirmed is a warning. */
+/* As lock_release_now, but a release that isn't confirmed is a warning. */
 PyObject *lock_leave_block(lock *l, PyObject *raised);
 PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
 /* The store is being closed: no call uses its locks any more. Losses may still be reported to the

@@ -2,7 +2,8 @@
  * several.c - the ends of blocks that hold more than a lock: the locks of several keys; an event.
  *
  * Each end is one call of C's. A signal handler of Python's, and so a KeyboardInterrupt, runs
- * before it or after it, but not between two releases.
+ * before it or after it. If a release fails, the handler may also run where that exception is made:
+ * the other locks are released nevertheless.
  */
 #include "ext.h"
 
@@ -17,7 +18,7 @@ static void add_raised(struct raised *to)
     PyErr_Fetch(&now.type, &now.value, &now.trace);
     PyErr_NormalizeException(&now.type, &now.value, &now.trace);
     if (to->value && to->trace) PyException_SetTraceback(to->value, to->trace);
-    if (to->value && now.value)
+    if (to->value && now.value && to->value != now.value)
         PyException_SetContext(now.value, to->value); /* takes the reference */
     else
         Py_XDECREF(to->value);
@@ -79,7 +80,7 @@ static PyObject *leave_event(PyObject *event, PyObject *args)
     if (!held || held == Py_None) return held;
     if (kind == Py_None) {
         PyObject *result = PyObject_GetAttrString(event, "_result");
-        ended(result ? PyObject_CallMethod(held, "_finish", "O", result) : NULL, &all);
+        ended(result ? PyObject_CallMethod(held, "_finish", "(O)", result) : NULL, &all);
         Py_XDECREF(result);
         kind = PyExc_RuntimeError;
     }
@@ -95,17 +96,15 @@ static PyObject *leave_event(PyObject *event, PyObject *args)
 
 static PyMethodDef of_list[] = {
     {"_release_all", release_all, METH_NOARGS,
-     "_release_all($self)\n--\n\nReleases all, whatever comes of one; LockLost if one was no "
-     "longer "
-     "held."},
+     "_release_all($self)\n--\n\nReleases all, whatever comes of one; LockLost if one was "
+     "no longer held."},
     {"_leave_all", leave_all, METH_VARARGS,
      "_leave_all($self, kind, value, traceback, /)\n--\n\nReleases all."},
 };
 static PyMethodDef of_any[] = {
     {"_leave_event", leave_event, METH_VARARGS,
-     "_leave_event($self, kind, value, traceback, /)\n--\n\nMarks the event as done unless there "
-     "is "
-     "an exception, and frees its key."},
+     "_leave_event($self, kind, value, traceback, /)\n--\n\nMarks the event as done unless "
+     "there is an exception, and frees its key."},
 };
 
 static int add_method(PyObject *m, PyTypeObject *of, PyMethodDef *def)

@@ -155,6 +155,17 @@ def a_thread_of_multiprocessing_serves_two_requests():
         assert free(name)
 
 
+def _acquire_twice(url, name):
+    with holdfast.open(url) as store, store.lock(name):
+        _refused(holdfast.RecursiveAcquire, lambda: store.acquire(name))
+
+
+def a_process_of_multiprocessing_would_wait_for_itself():
+    """A job there runs in the main thread of its process."""
+    with no_hang(), multiprocessing.get_context('fork').Pool(1) as pool:
+        pool.apply_async(_acquire_twice, (URL, key())).get(PATIENCE)
+
+
 def a_pool_thread_with_contexts_serves_two_requests():
     """asyncio.to_thread, asgiref."""
     _in_pool_thread(lambda pool, call, *args:

@@ -151,10 +151,12 @@ unsafe() { # WHY
 
 @test "a token is written as a password, and never told" {
     at=${HOLDFAST_TEST_STORE#nats://}
-    run holdfast -S "nats://s3cr3t-token@${at%/*}/$BUCKET" run -v "$K" -- true
-    echo "$output"
-    [ "$status" = 64 ]
-    [[ $output == *"nats://:TOKEN@HOST"* && $output != *s3cr3t-token* ]]
+    for more in "" "?nosuch=1" "?passfile=" "?tls_ca=/none"; do
+        run holdfast -S "nats://s3cr3t-token@${at%/*}/$BUCKET$more" run -v "$K" -- true
+        echo "$output"
+        [ "$status" = 64 ]
+        [[ $output == *"nats://:TOKEN@HOST"* && $output != *s3cr3t-token* ]]
+    done
     run holdfast -S "nats://:s3cr3t-token@${at%/*}/$BUCKET" run -v "$K" -- true
     echo "$output"
     [ "$status" = 77 ]
