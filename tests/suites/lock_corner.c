@@ -4,7 +4,6 @@
  */
 #include "lock_suite.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -470,30 +469,6 @@ static void a_hold_gets_its_first_end_back(void **state)
     hf_close(h);
 }
 
-static int64_t lease_given(void)
-{
-    hf *a = suite_open(), *b = suite_open();
-    const char *key = suite_key("shortened");
-    hf_lock *held, *same;
-    struct pollfd lost;
-    OK(hf_acquire(a, key, NULL, &held, &suite_error));
-    lost = (struct pollfd){hf_lost_fd(held), POLLIN, 0};
-    OK(hf_adopt(b, key, hf_token(held), &same, &suite_error));
-    int64_t start = suite_ms();
-    int rc = hf_renew(same, 1000, &suite_error), late = suite_ms() - start >= 1000;
-    if (!late) OK(rc);
-    assert_int_equal(poll(&lost, 1, SUITE_PATIENCE_MS), 1);
-    int64_t took = suite_ms() - start;
-    assert_int_equal(hf_left_ms(held), 0);
-    IS(HF_LOST, hf_release(held, &suite_error));
-    hf_close(b);
-    hf_close(a);
-    return late ? -1 : took;
-}
-
-/* A caller that knows the token sets another lease: the holder believes no longer than that. */
-SUITE_QUICK(a_lease_given_by_another_counts, lease_given, 1200)
-
 static void texts_that_are_not_utf8(void **state)
 {
     (void)state;
@@ -567,7 +542,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_request_two_askers),
         cmocka_unit_test(a_request_asked_again_is_one_grant),
         cmocka_unit_test(a_hold_gets_its_first_end_back),
-        cmocka_unit_test(a_lease_given_by_another_counts),
         cmocka_unit_test(texts_that_are_not_utf8),
         cmocka_unit_test(several_keys_are_taken_in_one_order),
     };

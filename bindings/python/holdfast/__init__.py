@@ -44,6 +44,7 @@ from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, Lo
                       OutcomeUnknown, PermissionDenied, RecursiveAcquire, ReleaseWarning,
                       StoreCorrupt, StoreFull, StoreUnavailable, UnboundLock, Unsupported,
                       invalid as _invalid)
+from ._holdfast import _leave_event
 from ._options import OnceOptions, Options, Time
 from ._locks import Lock, Locking
 from ._several import Locks
@@ -177,7 +178,7 @@ class Event:
         return self.done_us / 1e6
 
     # Of C, as that of Locks.
-    __exit__ = _holdfast._leave_event
+    __exit__ = _leave_event
 
     async def __aenter__(self) -> 'Event':
         return self._begun(await _aio.wait(self._store, self._begin))
