@@ -12,7 +12,9 @@
 #   server_account     prints one with a file of credentials, for $HOLDFAST_TEST_ACCOUNT
 #                      (only where there are such)
 #   can                what the control (below) can do: words among kill pause wipe drop backup
-#                      remake; and "forgets" if the data is lost when the server is killed
+#                      remake; "forgets" if the data is lost when the server is killed; "coarse"
+#                      if its clock shows whole seconds, so that a key that is made, removed and
+#                      made again at once may begin with a lower token
 #   lease_ms           the shortest lease that is sure to be kept, where the tests' are too short
 #   server_wipe        removes all rows, behind everybody's back
 #   server_drop        removes the table (collection, ...) itself
