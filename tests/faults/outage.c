@@ -7,8 +7,8 @@
  * What is done to the server goes through the control of tests/servers/common.sh, and which scenes
  * are played depends on what that can do. Each scene starts some parties (outage_party.c), lets
  * something happen to them, sees that each of them is served again, ends them, and judges what they
- * wrote down (outage_judge.c). A call that doesn't return in its time fails, and so does a scene in
- * which nothing happened: no grants, no change of hands, or not the losses that it was made for.
+ * wrote down (outage_judge.c). A call that doesn't return in time fails, and so does a scene without
+ * grants, without a change of hands, or without the losses that it was made for.
  */
 #include "outage.h"
 
@@ -426,8 +426,7 @@ static void server_stopped(void **state)
     for (int i = 0; i < 4 || shows_no_loss(i); i++) {
         await_holder();
         pause_server(1);
-        if (i % 2) for_one_lease_longer();
-        if (i % 2 == 0) wait_ms(outage_below_ms(outage_lease_ms));
+        i % 2 ? for_one_lease_longer() : wait_ms(outage_below_ms(outage_lease_ms));
         pause_server(0);
         wait_ms(outage_below_ms(500));
     }
@@ -442,8 +441,7 @@ static void forgetting(void (*how)(void))
     begin_scene(party_run);
     for (int i = 0; i < 3 || shows_no_loss(i); i++) {
         await_holder();
-        /* The page of such a store says that tokens may fall if a row goes just after it came. */
-        if (!i && can("coarse")) wait_ms(outage_lease_ms);
+        if (!i && can("coarse")) wait_ms(outage_lease_ms); /* see can in tests/servers/common.sh */
         forget_by(how, 1);
         for_one_lease_longer();
     }

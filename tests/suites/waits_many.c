@@ -89,7 +89,8 @@ static void await_ended(long n)
 static void await_claims(long n)
 {
     for (long i = 0; i < n && !suite_has_sessions(); i++)
-        while (hf_left_ms(all[i].got) < LEASE_MS / 2) nap();
+        for (int64_t ms; (ms = hf_left_ms(all[i].got)) < LEASE_MS / 2; nap())
+            if (ms <= 0) fail_msg("%s was lost before it was claimed", hf_key(all[i].got));
 }
 
 static const char *key_of(long i)
