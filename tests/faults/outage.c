@@ -7,8 +7,8 @@
  * What is done to the server goes through the control of tests/servers/common.sh, and which scenes
  * are played depends on what that can do. Each scene starts some parties (outage_party.c), lets
  * something happen to them, sees that each of them is served again, ends them, and judges what they
- * wrote down (outage_judge.c). A call that doesn't return in time fails, and so does a scene without
- * grants, without a change of hands, or without the losses that it was made for.
+ * wrote down (outage_judge.c). A call that doesn't return in time fails, and so does a scene
+ * without grants, without a change of hands, or without the losses that it was made for.
  */
 #include "outage.h"
 
