@@ -206,12 +206,6 @@ static int report(int64_t ms, int workers, int died)
     const struct cut_tally *t = cut_tally;
     int n = 0, bad = 0;
     uint64_t all = 0;
-    if (t->wrong)
-        printf(
-            "# wrong: %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d%s%s --only "
-            "'%s'\n",
-            t->again, t->why, options.lease, options.timed ? " --timed" : "",
-            options.sessions ? " --sessions" : "", t->again);
     for (int op = 0; op < CUT_OPS; op++) {
         if (op == CUT_ENTER && !t->enters) {
             puts("# enter: not offered by this store");
@@ -240,6 +234,12 @@ static int report(int64_t ms, int workers, int died)
     bad |= !good;
     printf("%sok %d - no second grant, nothing lost, nothing left: %" PRIu64 " cases\n",
            good ? "" : "not ", ++n, all);
+    if (t->wrong)
+        printf(
+            "# wrong: %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d%s%s --only "
+            "'%s'\n",
+            t->again, t->why, options.lease, options.timed ? " --timed" : "",
+            options.sessions ? " --sessions" : "", t->again);
     printf("1..%d\n", n);
     return bad;
 }

@@ -91,7 +91,17 @@ control_start() {
     until_true 'the server does not start' "$(cat "$dir/pid")" server_answers
 }
 
-control_pause() { signal_all STOP; }
+# A signal is sent before each thread has stopped: until then one may go on for a moment.
+stands() {
+    gone "$1" || ! grep -L '^State:.[TtZX]' "/proc/$1/task/"*/status 2>/dev/null | grep -q .
+}
+
+control_pause() {
+    signal_all STOP
+    for pid in $(family "$main"); do
+        until stands "$pid"; do sleep 0.001; done
+    done
+}
 control_resume() { signal_all CONT; }
 control_wipe() { server_wipe >>"$dir/log" 2>&1; }
 control_drop() { server_drop >>"$dir/log" 2>&1; }
