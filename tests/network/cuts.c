@@ -4,7 +4,7 @@
  *
  *   tests/servers/NAME cuts @ [--lease MS] [--jobs N] [--step N] [--guard COMMAND]
  *                             [--wait-step N] [--timed] [--sessions] [--only OP:WAY:BYTE]
- *                             [--hang MS]
+ *                             [--clock-tick MS] [--hang MS]
  *
  * Each case does one operation through the proxy, which does its part at one byte of it. However
  * that ends: what was granted is nobody else's while it is believed, the same request asked again
@@ -13,7 +13,8 @@
  * (counted from the number $HF_TURN); `--wait-step N`: of the operations that wait. `--timed`: the
  * store's tokens are its time at the grants, and its clock is this machine's; elsewhere a lease
  * counts from the first asking. `--sessions`: its waiters stand in line with sessions, and are dead
- * without. `--hang`: a case that takes longer ends the program, which names it.
+ * without. `--clock-tick`: the store's clock is that coarse, so a holder takes its lease for over
+ * that much before others do. `--hang`: a case that takes longer ends the program, which names it.
  */
 #include "cuts.h"
 
@@ -42,7 +43,7 @@ struct cut_tally *cut_tally;
 struct cut_me cut_me;
 static struct {
     const char *url, *only, *guard;
-    int lease, jobs, step, wait_step, timed, sessions, hang;
+    int lease, tick, jobs, step, wait_step, timed, sessions, hang;
 } options = {.lease = 1000, .jobs = 4, .step = 1, .hang = CUT_HANG_MS};
 
 int64_t cut_ms(void) { return hf__local_us() / 1000; }
@@ -97,6 +98,7 @@ static int set_out(int number)
     me->number = number;
     cut_is_at("opening");
     me->lease = options.lease;
+    me->tick = options.tick;
     me->timed = options.timed;
     me->sessions = options.sessions;
     if (front_url(options.url, server, sizeof server, front, sizeof front, 0) ||
@@ -234,12 +236,13 @@ static int report(int64_t ms, int workers, int died)
     bad |= !good;
     printf("%sok %d - no second grant, nothing lost, nothing left: %" PRIu64 " cases\n",
            good ? "" : "not ", ++n, all);
+    char tick[40] = "";
+    if (options.tick) snprintf(tick, sizeof tick, " --clock-tick %d", options.tick);
     if (t->wrong)
-        printf(
-            "# wrong: %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d%s%s --only "
-            "'%s'\n",
-            t->again, t->why, options.lease, options.timed ? " --timed" : "",
-            options.sessions ? " --sessions" : "", t->again);
+        printf("# wrong: %s: %s\n"
+               "# again: tests/servers/NAME build/tests/cuts @ --lease %d%s%s%s --only '%s'\n",
+               t->again, t->why, options.lease, tick, options.timed ? " --timed" : "",
+               options.sessions ? " --sessions" : "", t->again);
     printf("1..%d\n", n);
     return bad;
 }
@@ -295,6 +298,8 @@ int main(int argc, char **argv)
             options.url = o;
         else if (!strcmp(o, "--lease"))
             options.lease = number(o, argv[++i]);
+        else if (!strcmp(o, "--clock-tick"))
+            options.tick = number(o, argv[++i]);
         else if (!strcmp(o, "--jobs"))
             options.jobs = number(o, argv[++i]);
         else if (!strcmp(o, "--step"))

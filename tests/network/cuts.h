@@ -53,7 +53,7 @@ struct cut_orphan {
 
 /* A worker. */
 struct cut_me {
-    int number, lease, keys;
+    int number, lease, tick, keys;
     int timed;    /* the store's tokens are the times of the grants, by this machine's clock */
     int sessions; /* waiters stand with one, and are dead once it has ended */
     struct proxy proxy;

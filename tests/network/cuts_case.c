@@ -48,7 +48,7 @@ int cut_away(int rc) { return rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || rc == 
 int cut_late(const struct cut_grant *g)
 {
     int64_t since_ms = g->granted_ms > g->asked_ms ? g->granted_ms : g->asked_ms;
-    return cut_ms() - since_ms >= g->lease_ms * 9 / 10;
+    return cut_ms() - since_ms >= (g->lease_ms - cut_me.tick) * 9 / 10;
 }
 
 void cut_note_grant(struct cut_grant *g, const hf_lock *lock)
