@@ -107,8 +107,8 @@ static int set_out(int number)
         return -1;
     }
     front_url(options.url, server, sizeof server, front, sizeof front, me->proxy.port);
-    me->beside = open_store(options.url, 5000);
-    me->behind = open_store(options.url, 5000);
+    me->beside = open_store(options.url, CUT_BESIDE_MS);
+    me->behind = open_store(options.url, CUT_BESIDE_MS);
     if (!strncmp(options.url, "firestore:", 10)) {
         char host[40];
         snprintf(host, sizeof host, "127.0.0.1:%d", me->proxy.port);
@@ -327,7 +327,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
     /* Its table has to be there first. */
-    hf *h = options.guard ? open_store(options.url, 5000) : NULL;
+    hf *h = options.guard ? open_store(options.url, CUT_BESIDE_MS) : NULL;
     if (h) hf_close(h);
     if (options.guard && system(options.guard)) return puts("Bail out! no guard"), 70;
     int64_t began = cut_ms();

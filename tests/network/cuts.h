@@ -23,8 +23,9 @@ enum cut_op {
     CUT_OPS
 };
 enum cut_end { CUT_OK, CUT_LOST, CUT_UNKNOWN, CUT_AWAY, CUT_ENDS };
-/* So long something may take on a busy machine; and one case, before it counts as hanging. */
-enum { CUT_PATIENCE_MS = 300000, CUT_HANG_MS = 450000 };
+/* So long something may take on a busy machine; one case, before it counts as hanging; and one
+   request that no proxy hurts. */
+enum { CUT_PATIENCE_MS = 300000, CUT_HANG_MS = 450000, CUT_BESIDE_MS = 60000 };
 enum { CUT_SCENES = 10, CUT_PENDING = 512, CUT_IO_MS = 400, CUT_WORKERS = 64 };
 /* How long a claim may take; and when none is over yet. */
 enum { CUT_GRACE_MS = 120000, CUT_CLAIM_MS = 3000, CUT_LEAST_CLAIM_MS = 900 };
