@@ -110,24 +110,30 @@ static int examine(int from, int until, hf_error *err)
     return hf__conform(&liar, &url, prefix, say, NULL, err);
 }
 
+enum { PARTS = 12 }; /* of a trial, each of which it goes away in */
+
 static void a_store_that_goes_away_is_not_accused(void **state)
 {
     (void)state;
     hf_error err;
     make();
     assert_int_equal(examine(INT_MAX, INT_MAX, &err), 0);
-    int all = atomic_load(&calls), tried = 0;
-    for (int at = 1; at < all; at += all / 12 + 1) {
+    int all = atomic_load(&calls);
+    for (int part = 0; part < PARTS;) {
+        int at = 1 + all / PARTS * part;
         int cut = examine(at, INT_MAX, &err);
-        if (atomic_load(&calls) <= at) break; /* its writers met less often than the first ones */
+        /* Writers meet by chance, so that some trials have fewer calls: it has its parts, too. */
+        if (atomic_load(&calls) <= at) {
+            all = atomic_load(&calls);
+            continue;
+        }
         assert_int_equal(cut, HF_UNAVAILABLE);
         assert_string_equal(err.text, "it is away");
         /* It comes back at once: the check that was cut short is made again. */
         int rc = examine(at, at + 1, &err);
         if (rc) fail_msg("away for call %d: %d", at, rc);
-        tried++;
+        part++;
     }
-    assert_true(tried > 8);
 }
 
 /* ---- what is swept up ---- */
