@@ -18,9 +18,9 @@ enum { HF_ADDRESS = 16, HF_ADDRESSES_CAP = (HF_ADDRESS + 1) * 258 };
 /* Writes the address of the request `id`, with a NUL. */
 void hf__put_address(char to[HF_ADDRESS + 1], const uint8_t id[16]);
 
-/* Returns whether a write of this row concerns party number i of it. It concerns a waiter that was
-   granted the key, the only holder while somebody waits (it can hand over without a read), and the
-   first waiter; not those behind. */
+/* Returns 1 if a write of this row concerns the party at index i. It concerns a waiter that was
+   granted the key, the first waiter, and the only holder while a request waits, because that holder
+   can hand over without a read. It doesn't concern the waiters behind. */
 int hf__concerns(const hf_row *row, uint32_t i);
 /* Writes the addresses of the parties that the write concerns, each with a space behind it. */
 void hf__put_addresses(char to[HF_ADDRESSES_CAP], const hf_row *row);

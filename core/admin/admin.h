@@ -19,11 +19,11 @@ typedef int hf_failed_look_fn(void *arg, const hf_error *why);
 int hf__watch(hf *h, const char *prefix, hf_info_fn *see, hf_failed_look_fn *failed, void *arg,
               hf_error *err);
 
-/* Calls `say` for what the driver finds of the store's settings, if it looks at them: 0 or a code.
- */
+/* Calls `say` for each finding of the driver about the store's settings, if the driver looks at
+   them. Returns 0 or the error. */
 int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err);
 
-/* Gives a grant back that nothing was done with: its at_least_ms doesn't count. Returns: as
+/* Releases a grant under which no work was done: its at_least_ms doesn't count. Returns as
    hf_release; 0 for NULL. */
 int hf__give_up(hf_lock *l, hf_error *err);
 

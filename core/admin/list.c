@@ -31,7 +31,8 @@ static int learn_clock(hf *h, hf_error *err)
     hf_key_make("holdfast", &any, NULL);
     int rc = hf__port_get(&h->port, &any, &row, err);
     hf_row_clear(&row);
-    return rc == HF_CORRUPT ? 0 : rc; /* a read of that key tells it */
+    return rc == HF_CORRUPT ? 0 : rc; /* if the row is damaged, a later read of that key reports it
+                                       */
 }
 
 /* Reads a damaged row alone, so that the error says what is wrong with it. */

@@ -14,14 +14,16 @@ struct hf_listing {
     int code, stopped;
 };
 
-/* Shows a row to the caller of a list: `arg` is a struct hf_listing. Returns 1: that is enough. */
+/* Shows a row to the caller of a list: `arg` is a struct hf_listing. Returns 1 if the caller wants
+   no more rows. */
 int hf__list_one(void *arg, const hf_rowkey *key, hf_row *row);
 
 struct hf_scanning {
     hf *h;
     int (*see)(void *, const hf_rowkey *, hf_row *);
     void *arg;
-    /* Told of each damaged row, after which the scan goes on. NULL: it ends with the first. */
+    /* Called for each damaged row, after which the scan goes on. NULL: the scan ends with the first
+       damaged row. */
     void (*damaged)(void *, const char *key, const char *why);
     void *damaged_arg;
     int code; /* of the first damaged row, or of what went wrong with looking at it */

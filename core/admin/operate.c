@@ -32,7 +32,7 @@ static int operate(hf *h, const char *what, const char *key, struct hf_event *ev
     rc = hf__cas_loop(&h->port, &e->key, ev, &row, 0, until, out, err);
     if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
-    /* What a power cut must not bring back. */
+    /* A power cut must not bring the marker back. */
     if (!rc && ev->kind == HF_EV_FORGET && out->answer == HF_ANS_OK)
         rc = hf__port_sync(&h->port, &e->key, err);
     pthread_mutex_lock(&h->mu);

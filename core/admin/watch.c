@@ -72,8 +72,8 @@ static int watch_one(void *arg, const hf_rowkey *key, hf_row *row)
     struct hf_time now = hf__port_now(&w->l.h->port);
     struct seen *s = find_seen(w, key);
     uint32_t n = row->n_holders + row->n_queue, i = 0;
-    /* What is over would be shown as free. To ask whether a session lives takes a system call: not
-       for each row at each look. */
+    /* A party that is over would be shown as if the key were free. Whether a session lives costs a
+       system call, so it isn't asked for each row at each look. */
     while (!s && i < n && hf__party_ended(w->l.h, &row->party[i], now)) i++;
     int idle = i == n;
     if (idle && !s) return 0;

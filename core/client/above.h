@@ -15,11 +15,12 @@ struct hf_above {
     void *(*monitor)(void *handle);
     void *(*renewer)(void *handle);
     const struct hf_sessions_above *sessions;
-    /* Ends what the renewer has started. No other thread but the caller's is left then. */
+    /* Ends the threads that the renewer has started. After it only the caller's thread is left.
+     */
     void (*stop)(struct hf *h);
 };
 
-/* hf_open with those of this handle. 0, or what is in *err. */
+/* Does what hf_open does, with these callbacks. Returns 0, or the error, which *err describes. */
 int hf__open_handle(const char *url, const hf_open_options *options, const struct hf_above *above,
                     struct hf **ret, hf_error *err);
 

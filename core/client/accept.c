@@ -60,14 +60,14 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
         hf__wait_moves(w, HF_WAIT_GRANTED);
         w->e->wrote_us = h->port.caps.local ? 0 : hf__local_us();
         w->session = NULL;
-        w->e->refs++; /* the wait keeps its own until it is finished */
+        w->e->refs++; /* the wait keeps its own reference until it ends */
         h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
     }
     pthread_mutex_unlock(&h->mu);
     w->code = HF_OK;
     if (w->lock) return 1;
     hf__wait_error(w, HF_NOMEM, "out of memory");
-    hf__withdraw_wait(w); /* a grant that can't be told must not stay; UNKNOWN if it may have */
+    hf__withdraw_wait(w); /* a grant without a lock must not stay; UNKNOWN if it may have stayed */
     return 1;
 }
 
@@ -85,9 +85,9 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
            t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
 }
 
-/* A handover holds already. Where a write takes a while, the wait ends without the write of its
-   claim: a renewal says the same, and the renewer makes it soon. Not if there is little time left
-   for that, or if nothing is to be renewed. */
+/* A waiter that was handed the key holds already. Where a write takes a while, the wait ends
+   without writing its claim: the next renewal is the claim, too, and the renewer makes it soon.
+   Returns 0 if there is too little time left for that, or if nothing is to be renewed. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;

@@ -12,7 +12,8 @@ struct hf_wait;
 /* The grant is in the row: accepts it and makes the lock. Returns: 1: the wait is over, granted or
    failed; 0: look again. */
 int hf__accept_grant(struct hf_wait *w, const hf_row *row);
-/* Accepts a handover whose claim is left to the renewer. Returns 0 if the row has none. */
+/* Accepts a handover, and leaves its claim to the renewer. Returns 0 if it doesn't: the row has no
+   handover, or the claim has to be written now. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row);
 
 /* What the notification that woke a queued wait says. */

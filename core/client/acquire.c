@@ -30,8 +30,9 @@
 
 /* ---- may the request be made? ---- */
 
-/* The number of a thread, never used again (an address would be). Eight bytes: glibc always has
-   room for them among what needs no lookup; musl loads no library that asks for that. */
+/* The number of a thread, which no later thread gets (an address would be used again). It has eight
+   bytes, because glibc always has room for so many in its static thread-local storage. musl doesn't
+   load a library that asks for that storage. */
 #ifdef __GLIBC__
 __attribute__((tls_model("initial-exec")))
 #endif
@@ -59,7 +60,7 @@ static int ends_by_lease(const hf_lock *l)
 static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
                                     const char *doing, hf_error *err)
 {
-    /* The same request asked again is the same grant. */
+    /* The same request asked again is answered by the same grant: it doesn't wait. */
     if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
     for (const hf_lock *l = e->locks; l; l = l->next) {
         /* A lock that another thread is releasing may be another client's already. */
@@ -103,7 +104,8 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     /* Before it: a grant that can't be told must not be made. */
     int rc = h->free_locks ? 0 : hf__lock_more(h);
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
-    /* Not by hf__port_acquire, whose count is atomic: under the mutex it needn't be. */
+    /* The driver is called directly: hf__port_acquire counts atomically, which isn't needed under
+       the mutex. */
     h->stats.store_ops++;
     rc = h->port.drv->acquire(h->port.st, &e->key, &h->party, 0, cur, &h->no_clock_us, err);
     if (!rc) {
@@ -116,7 +118,9 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
         *ret = hf__lock_new(h, e, cur->party, cur, NULL);
         (*ret)->thread = this_thread();
     }
-    if (cur->party != cur->inl) hf_row_clear(cur); /* of a row in use, with many waiters */
+    if (cur->party != cur->inl)
+        hf_row_clear(cur); /* the row is in use, with more waiters than fit
+                              into it inline */
     return rc;
 }
 
@@ -177,7 +181,7 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
         return w.code;
     }
     if (w.lock) {
-        w.lock->thread = this_thread(); /* whichever thread was told of the grant */
+        w.lock->thread = this_thread(); /* whichever thread has received the grant */
         *ret = w.lock;
     }
     return 0;

@@ -13,7 +13,8 @@ int hf__believed(const hf_lock *lock);
 /* Returns 1 if the holder may believe in the lock, or if only the store can say so: an adopted
    one. */
 int hf__perhaps_held(const hf_lock *lock);
-/* One reading of both clocks, for many locks; and the same question at that moment. */
+/* One reading of both clocks, made by hf__moment. hf__perhaps_held_at answers for that moment, so
+   that many locks need one reading only. */
 struct hf_moment {
     int64_t local_us;
     struct hf_time store;

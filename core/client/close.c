@@ -33,7 +33,7 @@ enum { THREADS = 4, AGAIN_US = 100000, PART = 6 };
 /* One release. */
 struct release {
     hf_lock *lock;
-    hf_row row, next; /* as it is stored, so far as is known; as it is to be */
+    hf_row row, next; /* the row as it is stored, so far as is known; the row to write */
 };
 
 struct batch {
@@ -46,7 +46,7 @@ struct batch {
 struct hf_release_all {
     hf *h;
     int64_t until_us;
-    uint32_t bucket; /* in front of it there are no locks any more */
+    uint32_t bucket; /* the buckets before this one have no locks any more */
     int away;        /* the store doesn't answer */
 };
 
@@ -109,7 +109,7 @@ static int settle(struct release *r, const hf_replace *item)
         l->h->stats.released++;
         hf__lock_free(l);
     } else if (!mute) {
-        hf__forget_row(&l->row); /* this lock is released by release_rest */
+        hf__forget_row(&l->row); /* release_rest releases this lock */
     }
     hf_row_clear(&r->row);
     hf_row_clear(&r->next);

@@ -17,10 +17,13 @@ int hf_confirm(hf_lock *l, hf_error *err)
     hf *h = l->h;
     hf_row row;
     int rc = hf__held_here(l, "confirm", err);
-    if (!rc) rc = hf__begin_call(h, "confirm", err); /* hf_close waits until it has answered */
+    if (!rc)
+        rc = hf__begin_call(h, "confirm", err); /* hf_close waits until this call has returned
+                                                 */
     if (rc) return rc;
     hf_row_init(&row);
-    /* Beside a renewal, which must not wait for it. The lock stays: the caller releases it last. */
+    /* A renewal may be under way; neither waits for the other. The lock stays, because its caller
+       releases it only after this call. */
     rc = hf__port_get(&h->port, &l->e->key, &row, err);
     pthread_mutex_lock(&h->mu);
     int64_t at = rc ? -1 : hf__find_grant(&row, l->token);

@@ -8,7 +8,8 @@
 #include "os.h"
 #include "start_threads.h"
 
-/* The end of an adopted session is known to a second, so it is taken for later by so much. */
+/* The end of an adopted session is known in whole seconds. The monitor waits for that much longer.
+ */
 enum { ADOPTED_US = 1000000 };
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
@@ -59,7 +60,7 @@ void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
 void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row)
 {
     int64_t first = INT64_MAX;
-    if (!h->port.caps.local) return; /* there the waiters look by themselves */
+    if (!h->port.caps.local) return; /* on servers the waiters look by themselves */
     for (uint32_t i = 0; i < row->n_holders; i++)
         if (row->party[i].flags & HF_PARTY_UNCLAIMED && row->party[i].session != h->port.session)
             first = hf__min64(first, row->party[i].expires_us);

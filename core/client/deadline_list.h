@@ -21,8 +21,8 @@ int64_t hf__session_over_at(const hf_lock *lock);
 int hf__asks_store(const hf_lock *lock);
 /* Returns the local time at which the expiry monitor looks at the lock; INT64_MAX: never. */
 int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
-/* Puts it into the queue, or to its new place there, and tells the expiry monitor: to be called
-   after any change of what hf__watch_at goes by. */
+/* Puts the lock into the queue, or to its new place there, and wakes the expiry monitor if need be.
+   To be called after any change of what hf__watch_at computes from. */
 void hf__set_deadline(hf_lock *lock);
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 /* If `row`, as just written, holds a grant that was handed over: on local stores the expiry monitor

@@ -96,11 +96,12 @@ static void own_party(hf *h)
     p->owner_len = (uint8_t)strlen(p->owner);
     p->note_len = (uint8_t)strlen(p->note);
     p->session = h->port.session;
-    p->flags = HF_PARTY_AT_ONCE; /* it is taken under the mutex */
+    p->flags = HF_PARTY_AT_ONCE; /* the party is used under the mutex */
     uint32_t poll_ms = hf__port_poll_ms(&h->port);
     p->claim_ms = h->port.caps.local ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
-    /* A holder takes it for over by so much earlier than others do. */
+    /* With a coarse clock a waiter that was handed the key stops believing earlier, by the
+       resolution of the clock. The claim timeout is longer by that. */
     p->claim_ms += (uint32_t)(h->port.caps.clock_resolution_us / 1000);
     if (!h->port.session) p->lease_ms = DEFAULT_LEASE_MS;
 }

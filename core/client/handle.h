@@ -49,29 +49,33 @@ struct hf_entry {
     struct hf_wait *first, *last; /* the local queue; the first one asks the store */
     struct hf_lock *locks;
     uint32_t refs; /* waits, locks and calls under way; an entry with none may be forgotten */
-    /* The free row that this handle left behind (rev 0: not known): a guess that saves reading it.
-     */
+    /* The rev and token of the free row that this handle left behind (rev 0: not known). A write
+       upon that guess saves reading the row. */
     uint64_t free_rev, free_token;
-    struct hf_deadline claim_deadline; /* local clock: of a handover that this handle made */
-    uint32_t n_at_store;        /* of its waits that are at the store: mostly the first one alone */
-    struct hf_wait *subscriber; /* for which of them the key is subscribed to */
+    struct hf_deadline claim_deadline; /* local clock: when the claim timeout of a handover by this
+                                          handle ends */
+    uint32_t n_at_store;        /* how many of its waits are at the store: mostly only the first one
+                                 */
+    struct hf_wait *subscriber; /* the wait for which the key is subscribed to */
     struct hf_entry *changed_next; /* in hf.changed_keys */
-    struct hf_entry *flushed_next; /* of the keys whose subscription is being changed */
-    uint8_t changed;               /* its subscription is to be changed: it is in hf.changed_keys */
+    struct hf_entry *flushed_next; /* in the list of keys whose subscription is being changed */
+    uint8_t changed;               /* 1: its subscription is to be changed, so it is in
+                                      hf.changed_keys */
     uint8_t subscribed;            /* the driver knows of it */
-    /* So that others get in between (hf__yields_first). */
+    /* The next three are for the pauses that let other clients get in (hf__yields_first). */
     /* Local clock: when this handle last wrote the row and left no other party in it; 0: others
        are in it. */
     int64_t wrote_us;
     int64_t yield_at_us;      /* local clock: from then on the next write is preceded by a pause */
     uint32_t yields;          /* pauses so far */
-    uint8_t subscribed_named; /* for a request that its caller names */
-    uint8_t renewing; /* a renewal of its grants is under way; 2: others of them wait for its end */
+    uint8_t subscribed_named; /* the subscription is for a request whose id the caller chose */
+    uint8_t renewing; /* 1: one of its grants is being renewed; 2: others of them wait until that is
+                         done */
     char text[];
 };
 
-/* A request that was given up, although the store didn't confirm it: it may stand in the row, and
-   would for as long as a session of ours is kept. */
+/* A request that was given up, but whose withdrawal the store didn't confirm: it may stand in the
+   row for as long as a session of this handle is kept. */
 struct hf_deferred_cancel {
     struct hf_deferred_cancel *next;
     struct hf_entry *e;
@@ -83,59 +87,68 @@ struct hf_deferred_cancel {
 struct hf_lock {
     struct hf *h;
     struct hf_entry *e;
-    struct hf_lock *next, **prev; /* of the entry's locks; next: also the free list */
+    struct hf_lock *next, **prev; /* in the list of the entry's locks; `next` also in the list of
+                                     free locks */
     uint64_t token, rev;
-    /* Store's clock; expires 0: as long as the session. Not side by side: the compiler would read
-       both at once from a row in which they were written one by one, and wait for that. */
+    /* By the store's clock; expires_us 0: the grant lasts as long as its session. The two aren't
+       side by side: the compiler would read both at once from a row in which they were written one
+       by one, and that read stalls. */
     int64_t since_us;
-    uint64_t thread; /* that acquired it; 0: none in particular */
+    uint64_t thread; /* the thread that acquired it; 0: none in particular */
     int64_t expires_us;
     const char *owner; /* the handle's, or own_owner */
     uint32_t lease_ms;
     int lost_fd; /* -1: none */
     /* At first INT64_MAX: never. */
     int64_t renew_at_us; /* local */
-    int64_t ask_at_us;   /* local: when to ask whether it was broken */
+    int64_t ask_at_us;   /* local: when to ask the store whether an operator has broken the grant */
     /* At first 0. */
     int64_t hold_until_us;              /* local; 0: none */
-    int64_t granted_at_us;              /* local: not before it was granted; with at_least_ms */
-    struct hf_session *session;         /* whose end is the hold's; NULL: it has none */
-    struct hf_session *pending_session; /* a renewal with this one may have landed; NULL: none */
+    int64_t granted_at_us;              /* local, for at_least_ms: a time at which it was granted,
+                                           or a later one */
+    struct hf_session *session;         /* the session with which the hold ends; NULL: it ends by
+                                           time */
+    struct hf_session *pending_session; /* a renewal that names this session may have landed; NULL:
+                                           none */
     void (*on_lost)(void *arg, hf_lock *lock);
     void *on_lost_arg;
-    int *freed;    /* set when it is freed by its own callback */
-    hf_error *why; /* the first renewal that failed since the last success; NULL: none */
+    int *freed;    /* set to 1 if on_lost frees the lock */
+    hf_error *why; /* the error of the first failed renewal since the last success; NULL: none */
     uint32_t at_least_ms;
     uint8_t lost, loss_reported, releasing;
     uint8_t telling;         /* its teller runs on_lost */
     uint8_t detached;        /* not bound to this handle */
-    uint8_t adopted;         /* by hf_adopt: its holder may be elsewhere */
-    uint8_t unrenewed;       /* it has a lease, which this handle doesn't renew */
-    uint8_t pending_release; /* given up by the caller, but its release failed: tried again by the
-                         expiry monitor on local stores, else by the renewer */
-    uint8_t lost_by;         /* enum hf_lost_by, of one that is lost */
-    uint8_t busy;            /* a request for it is under way */
+    uint8_t adopted;         /* made by hf_adopt: the holder may be another process */
+    uint8_t unrenewed;       /* it has a lease that this handle doesn't renew */
+    uint8_t pending_release; /* the caller has released it, but the store didn't confirm that: the
+                                expiry monitor (on local stores) or the renewer tries again */
+    uint8_t lost_by;         /* enum hf_lost_by, if `lost` */
+    uint8_t busy;            /* a request for this lock is under way */
     uint8_t named;           /* the caller chose its id, and may ask again */
     /* Its own. */
-    unsigned forks; /* hf__forks of the process that has it */
+    unsigned forks; /* hf__forks of the process that made it */
     uint8_t plain;  /* at `rev` the row held this grant and nothing else */
     uint8_t mode;   /* enum hf_mode */
-    uint8_t id[16]; /* of its request; not of one by default options at an instant store */
+    uint8_t id[16]; /* the id of its request; unset if it was acquired with default options on an
+                       instant store */
     pthread_t teller;
     char own_owner[HF_OWNER_CAP];
-    /* Of a grant that ends by time, or is renewed; else all of it is zero. */
-    struct hf_deadline watch;     /* of hf.watched: when the expiry monitor is to look at it */
-    struct hf_deadline renewal;   /* of one of the queues of hf.renewals */
+    /* The rest is for a grant that ends by time or is renewed; otherwise it is all zero. */
+    struct hf_deadline watch;     /* in hf.watched: when the expiry monitor is to look at the lock
+                                   */
+    struct hf_deadline renewal;   /* in one of the queues of hf.renewals */
     struct hf_known_row *row;     /* the row at row->rev as this handle left it; NULL: not kept */
-    struct hf_known_row *sent;    /* a renewal that wasn't answered: to be sent again as it is */
-    uint64_t sent_seen;           /* for which rev it was made */
+    struct hf_known_row *sent;    /* the row of a renewal that wasn't answered: the same write is
+                                     sent again; NULL: none */
+    uint64_t sent_seen;           /* the rev that `sent` replaces */
     int64_t before_us;            /* expires_us before the renewal that is under way */
-    struct hf_lock *renewed_with; /* the next one that the same write renews */
-    uint8_t unanswered;           /* renewals in a row that weren't; at most HF_UNANSWERED_MOST */
-    uint16_t again_with; /* at most so many renewals, this one included, share the request that
-                            repeats it */
-    uint8_t claims;      /* the next renewal is the claim of a handover: not made early */
-    uint8_t renewal_due; /* 0: it waits for its time; else its queue, plus 1 */
+    struct hf_lock *renewed_with; /* the next lock of those that one write renews */
+    uint8_t unanswered;           /* how many renewals in a row weren't answered; at most
+                                     HF_UNANSWERED_MOST */
+    uint16_t again_with; /* the repeated renewal shares its request with so many renewals at most,
+                            itself included */
+    uint8_t claims;      /* the next renewal is also the claim of a handover: it isn't made early */
+    uint8_t renewal_due; /* 0: the renewal isn't due yet; else the index of its queue, plus 1 */
 };
 
 struct hf_wait {
@@ -147,45 +160,50 @@ struct hf_wait {
     hf_party party;
     int64_t started_us, deadline_us; /* local; INT64_MAX: none */
     int64_t look_at_us;              /* local: when to ask the store again: see hf__schedule */
-    /* Local clock: the latest next look, whatever a notification says; while it is queued, on
-       stores without wakeups. */
+    /* Local clock: the wait looks at the row by then at the latest, even if a notification would
+       have it look later. Set while the wait is queued on a store without wakeups. */
     int64_t poll_at_us;
     struct hf_deadline look;    /* of hf.looks */
-    struct hf_deadline notice;  /* of hf.notices: when the expiry monitor looks for it */
-    struct hf_peer_link *peers; /* the sessions that it depends on: see wait_monitor.c */
-    uint8_t peers_unknown;      /* there are too many of them */
-    uint8_t unnoticed;          /* the expiry monitor was to look before it stood in line */
-    int64_t away_since_us;      /* local: since when the store doesn't answer; 0: it does */
-    int64_t asked_at_us;        /* local: before the last write that may have granted it */
-    uint64_t seen_rev;          /* of the row by which it stands in line */
-    struct hf_session *session,
-        *queue_session; /* to hold with, to wait with; NULL: not (yet) needed */
+    struct hf_deadline notice;  /* in hf.notices: when the expiry monitor looks at the row for this
+                                   wait */
+    struct hf_peer_link *peers; /* the sessions that the wait depends on: see peers.h */
+    uint8_t peers_unknown;      /* the wait depends on too many sessions to note them */
+    uint8_t unnoticed;          /* the expiry monitor was to look for this wait before the wait was
+                                   queued */
+    int64_t away_since_us;      /* local: since when the store hasn't answered; 0: it answers */
+    int64_t asked_at_us;        /* local: a time before the last write that may have granted it */
+    uint64_t seen_rev;          /* the rev of the row in which it is queued */
+    struct hf_session *session, *queue_session; /* the session to hold with and the one to wait
+                                                   with; NULL: not needed, or not yet */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, maybe_in_row;
     uint8_t named;                    /* the caller chose its id, and may ask again */
-    uint8_t granted;                  /* the store said once that it holds */
-    uint8_t unclaimed;                /* its claim is left to the renewer */
-    uint8_t lost_reply, lost_acquire; /* of a write; of an acquire, which may land at any time */
+    uint8_t granted;                  /* the store has said once that the request holds */
+    uint8_t unclaimed;                /* the renewer makes its claim */
+    uint8_t lost_reply, lost_acquire; /* the reply to a write was lost; to an acquire, which may
+                                         land at any time */
     uint8_t cancel;                   /* it is to end (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
-    uint8_t subscribed;               /* and the store notifies it of changes of its key */
-    uint8_t notified;                 /* something may have come: see hf__notify */
-    uint8_t looking;       /* the dispatcher looks for it: it is planned when that is over */
-    uint8_t alone;         /* no stagger: the waits ahead missed an end that it saw (atomic) */
+    uint8_t subscribed;               /* the store notifies the dispatcher of changes of its key */
+    uint8_t notified;                 /* an event may have come: see hf__notify */
+    uint8_t looking;       /* a look is under way: the dispatcher plans the next one when it is over
+                            */
+    uint8_t alone;         /* the wait doesn't stagger: the waits ahead missed an end that it saw
+                              (atomic) */
     uint8_t callback_done; /* (atomic) */
-    /* Times in a row: conflicts while others were queued; conflicts while no wait was queued (one
-       handle in a loop); refusals because the queue was full. */
+    /* How often in a row: conflicts while others were queued; conflicts while no wait was queued
+       (one handle in a loop); refusals because the queue was full. */
     uint8_t refused, overtaken, full;
     uint32_t pins;
     int code;
-    unsigned forks; /* hf__forks of the process that has it */
-    hf_error *why; /* what the store said first, since it last did as it was asked; NULL: nothing */
+    unsigned forks; /* hf__forks of the process that made it */
+    hf_error *why;  /* the store's first error since it last did what was asked; NULL: none */
     hf_lock *lock;
     hf_once *ret_once;
     hf_error err;           /* why `code` isn't 0; else nothing */
     pthread_cond_t changed; /* state, pins */
-    hf_acquired_fn *done;   /* NULL: a thread of the caller's stands behind it */
+    hf_acquired_fn *done;   /* NULL: a caller's thread waits in hf_acquire */
     void *arg;
 };
 
@@ -203,26 +221,29 @@ enum hf_closing { HF_OPEN, HF_CLOSING_WAITS, HF_CLOSING_LOCKS, HF_CLOSING_THREAD
 struct hf {
     struct hf_port port;
     pthread_mutex_t mu;
-    pthread_cond_t changed; /* a lock's busy/telling, a wait that ended, stop */
+    pthread_cond_t changed; /* signalled when a lock's `busy` or `telling` ends, when a wait ends,
+                               and at the end of the handle */
     enum hf_closing closing;
 
     struct hf_entry **table;
     uint32_t buckets, entries;
     hf_lock *free_locks;
-    hf_party party;      /* of an acquisition with default options, at once; its id is unused */
-    hf_row row;          /* for the fast path: never holds more than its own room */
-    int64_t no_clock_us; /* what an instant store tells of its clock, which can be asked */
+    hf_party party;      /* what an acquisition with default options asks for; its id is unused */
+    hf_row row;          /* for the fast path, on which it never needs more room than its own */
+    int64_t no_clock_us; /* an instant store's clock is read when it is needed: this takes what its
+                            calls return */
     uint64_t next_id[2];
     unsigned next_wakeup;
     uint32_t callers; /* threads inside a sync wait */
-    uint32_t refs;    /* its own, and one for each wait that was started and isn't freed yet */
+    uint32_t refs;    /* one for the caller of hf_open, and one for each wait that was started and
+                         isn't freed yet */
 
     struct hf_sessions sessions;
     struct hf_deferred_cancel *cancels; /* requests that are still to be withdrawn */
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
-    } told; /* what the store said last of a session's end */
+    } told; /* when a session ends, as the store said last */
 
     struct {
         const struct hf_entry *e; /* NULL: there is none */
@@ -234,34 +255,39 @@ struct hf {
                                  requests that hold and are asked again (wait.c) */
     uint32_t n_at_store;
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
-    uint64_t clock_jumps;        /* of the store's clock, so far as the expiry monitor knows */
+    uint64_t clock_jumps;        /* how often the store's clock was set, so far as the expiry
+                                    monitor knows */
     struct hf_renewals renewals;
     struct hf_release_all *release_all; /* while the handle is closed */
     int dispatcher_runs, monitor_runs, renewer_runs;
     pthread_t dispatcher, monitor, renewer;
     pthread_cond_t dispatcher_cond, renewer_cond;
-    /* The waits that the dispatcher drives, by the time of their next look; and those of its that
-       stand behind others of this handle, by their deadlines. */
+    /* The waits that the dispatcher drives: those at the store by the time of their next look,
+       those behind others of this handle by their deadlines. */
     struct hf_deadlines looks;
-    size_t n_dispatched;                 /* of its waits that are at the store */
-    struct hf_deadlines notices;         /* the waits that the expiry monitor looks for */
+    size_t n_dispatched;                 /* how many of the dispatcher's waits are at the store */
+    struct hf_deadlines notices;         /* the waits for which the expiry monitor looks at the row
+                                          */
     struct hf_deadlines claim_deadlines; /* of entries */
-    int64_t looked_us;                   /* local: about when the dispatcher looked last */
-    int64_t look_takes_us;               /* about: a look of the dispatcher, where it may block */
-    struct hf_entry *changed_keys;       /* whose subscriptions are to be changed */
-    int subscribes;                      /* a key was subscribed to, if only once */
+    int64_t looked_us;                   /* local: when the dispatcher looked last, within about a
+                                            look */
+    int64_t look_takes_us;               /* how long a look of the dispatcher takes on average,
+                                            where it may block */
+    struct hf_entry *changed_keys;       /* the keys whose subscriptions are to be changed */
+    int subscribes;                      /* a key has been subscribed to at least once */
     int dispatcher_todo;                 /* a wait needs the dispatcher now */
-    hf_event_count events;               /* the dispatcher's: what it has seen */
+    hf_event_count events;               /* how far the dispatcher has read the events */
     int dispatcher_sleeps;               /* in the driver, until a notification */
     int disconnected;                    /* the store notifies of nothing */
     int monitor_fd;                      /* eventfd that wakes the expiry monitor */
     int64_t monitor_until_us;            /* local: until when it sleeps */
-    int64_t renewer_until_us;            /* the same of the renewer; 0: it is awake */
+    int64_t renewer_until_us;            /* local: until when the renewer sleeps; 0: it is awake */
     struct hf_round round;               /* the expiry monitor's own */
     struct hf_peers peers;
-    int64_t sweep_at_us; /* local: when all of many waits may be looked after again */
+    int64_t sweep_at_us; /* local: when all waits, if they are many, may be looked at again */
     int monitor_sleeps, monitor_todo;
-    int deaths_told; /* to the expiry monitor; -1: it has to look for them, 0: not yet known */
+    int deaths_told; /* 1: the store reports deaths to the expiry monitor; -1: the monitor has to
+                        look for them; 0: not yet known */
 
     hf_stats stats;
 
@@ -269,11 +295,11 @@ struct hf {
     char *safe_url;
     const struct hf_above *above;
     struct hf_asked *asked;
-    unsigned fork_generation; /* of the process that opened it (atomic) */
+    unsigned fork_generation; /* the fork generation of the process that opened it (atomic) */
 };
 
 /* handle.c */
-/* The error for a lock or a wait of the parent of a fork. Returns HF_LOST. */
+/* Sets the error for a lock or a wait that belongs to the parent of a fork. Returns HF_LOST. */
 int hf__dead(const char *what, hf_error *err);
 /* Opens the handle's store anew in the child of a fork. Returns 0 or the error. */
 int hf__reopen(hf *h, const char *what, hf_error *err);
@@ -301,7 +327,7 @@ static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf
             *ret = e;
             return 0;
         }
-    struct hf_entry *made; /* not *ret, which stays in a register */
+    struct hf_entry *made; /* a local, so that *ret may stay in a register */
     int rc = hf__new_entry(h, key.text, &made, err);
     *ret = rc ? NULL : made;
     return rc;
@@ -319,7 +345,7 @@ static inline void hf__new_id(hf *h, uint8_t id[16])
 int hf__begin_call(hf *h, const char *what, hf_error *err);
 void hf__end_call(hf *h);
 void hf__leave_call(hf *h); /* the same under the mutex */
-/* For the memory and the mutex: any thread. */
+/* These count the references to the handle's memory and mutex. Any thread may call them. */
 void hf__ref(hf *h);
 void hf__unref(hf *h);
 int hf__closing(hf *h);
@@ -341,7 +367,7 @@ static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
     hf__deadline_set(&w->h->notices, &w->notice, at_us);
 }
 
-/* Returns 1 if the handle is this process's. */
+/* Returns 1 if the handle was opened in this process. */
 static inline int hf__own(const hf *h)
 {
     return __atomic_load_n(&h->fork_generation, __ATOMIC_ACQUIRE) == hf__forks;

@@ -14,7 +14,7 @@ struct hf_wait;
 void hf__session_lost(hf *h, const struct hf_session *s);
 void hf__session_ends_sooner(hf *h, const struct hf_session *s);
 
-/* Asks the store about the sessions of this wait, one of which is said to be dead. Called with the
+/* Asks the store about the sessions of this wait, because one of them may be dead. Called with the
    mutex, which is released during requests. */
 void hf__recheck_sessions(hf *h, struct hf_wait *w);
 /* Makes a session of its own, which isn't kept alive, for a hold that is released before

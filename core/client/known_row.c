@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAST_ROW_US = 20000 }; /* so long the last row is probably the present one */
+enum {
+    LAST_ROW_US = 20000
+}; /* a row that was written less than this ago is probably still the
+      present one */
 
 /* ---- a row in little memory ---- */
 

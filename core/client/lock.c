@@ -100,7 +100,8 @@ void hf__plan_renewal(hf_lock *l)
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
     int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
     if (l->session && l->session->keep_at_us != INT64_MAX)
-        left = third; /* it is kept; this is to look whether the grant is still there */
+        left = third; /* a keeper keeps the session; the renewal only looks whether the row still
+                         has the grant */
     else if (l->session)
         left = (hf__session_until(l) - hf__local_us()) / 3;
     if (left < 0) left = 0;
@@ -143,7 +144,8 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
     if (w) l->named = w->named;
-    /* The claim is made soon, but not at once: an earlier release spares the store that write. */
+    /* The claim is made a little later: if the lock is released before, the store is spared that
+       write. */
     l->claims = w && w->unclaimed;
     if (l->claims) hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
     if (l->claims || p->lease_ms || l->hold_until_us) hf__set_deadline(l);
@@ -221,7 +223,8 @@ int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, stru
     int64_t io_ms = h->port.io_timeout_ms;
     /* A renewal that isn't answered must not keep the others from being made. */
     if (ev->kind == HF_EV_RENEW && l->lease_ms && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
-    /* A grant that is over needn't be released: this is sent once, for the next holder's sake. */
+    /* A grant that is over needn't be released. The release is sent once, so that the next waiter
+       gets the key sooner. */
     if (ev->kind == HF_EV_RELEASE && hf__over_already(l)) io_ms = 0;
     int64_t until = hf__local_us() + io_ms * 1000;
     ev->token = l->token;
@@ -244,8 +247,8 @@ int64_t hf_left_ms(const hf_lock *lock)
     if (lock->session) left = hf__min64(left, (hf__session_until(lock) - now) / 1000);
     if (lock->hold_until_us) cap = (lock->hold_until_us - now) / 1000;
     if (lock->lost) left = 0;
-    /* What has been said to be over stays over, although a reply that tells better may be here the
-       next moment. (The lock is const to the caller only.) */
+    /* hf_left_ms has returned 0, so the lock stays lost, even if a reply that says otherwise comes
+       the next moment. (The lock is const to the caller only.) */
     if ((left <= 0 || cap <= 0) && !(lock->session && lock->session->adopted))
         hf__mark_lost((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_MAX_HOLD : HF_BY_TIME);
     left = hf__min64(left, cap);

@@ -28,7 +28,8 @@ static const hf_error *cause(const hf_lock *l)
     return l->pending_session ? l->pending_session->why : NULL;
 }
 
-/* Keeps "no answer" as the cause: a request for the lock is under way, and hasn't been answered. */
+/* Keeps "no answer" as the cause of a loss, because a request for the lock is under way and
+   unanswered. */
 static void note_no_answer(hf_lock *l)
 {
     hf_error why;

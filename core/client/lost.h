@@ -13,7 +13,7 @@
 
 enum hf_lost_by {
     HF_BY_TIME,     /* its lease ran out */
-    HF_BY_MAX_HOLD, /* max_hold_ms; the store still has it as ours */
+    HF_BY_MAX_HOLD, /* max_hold_ms is over; the store still has the grant */
     HF_BY_STORE     /* the store says so */
 };
 /* Makes hf_lost_fd readable, stops the renewal, and leaves the callback to the expiry monitor. */
@@ -29,8 +29,8 @@ void hf__run_on_lost(hf_lock *lock);
 int hf__unanswered(const hf_lock *lock);
 /* The error of a lost lock, with the known cause. Returns HF_LOST. */
 int hf__lost_error(const hf_lock *lock, const char *what, hf_error *err);
-/* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
-   stay held; to that of an event's end: what became of the event. */
+/* Adds to the error of a release that wasn't confirmed until when the lock may stay held; to the
+   error of hf_once_finish, what became of the event. err may be NULL. */
 void hf__may_stay(const hf_lock *lock, const char *what, hf_error *err);
 void hf__not_marked(const hf_lock *lock, hf_error *err);
 

@@ -96,14 +96,16 @@ static int depend_on(struct hf_wait *w, uint64_t session)
 void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead)
 {
     hf *h = w->h;
-    int few = h->n_at_store <= HF_FEW_WAITS; /* all of which are looked after at each death */
+    int few = h->n_at_store <= HF_FEW_WAITS; /* then all waits are looked at after each death */
     if (few && w->peers_unknown) return;
     int same = !few && !w->peers_unknown && ahead <= PEERS_MOST;
     for (uint32_t i = 0; i < ahead && same; i++) {
         uint64_t session = row->party[i].session;
         same = !session || session == h->port.session || depends_on(w, session);
     }
-    if (same) return; /* of those that are gone it isn't worth while to forget it */
+    if (same)
+        return; /* The sessions that are no longer ahead stay noted: forgetting them isn't
+                   worth the time. */
     hf__forget_peers(w);
     w->peers_unknown = few || ahead > PEERS_MOST;
     for (uint32_t i = 0; i < ahead && !w->peers_unknown; i++) {

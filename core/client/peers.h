@@ -14,7 +14,10 @@
 
 struct hf_wait;
 
-enum { HF_FEW_WAITS = 256 }; /* at the store: all of them are looked after at each death */
+enum {
+    HF_FEW_WAITS = 256
+}; /* with no more waits at the store than this, a death makes all of them
+      look */
 
 struct hf_peer_link {                  /* that a wait depends on */
     struct hf_peer_link *next, **prev; /* of the peer's */
@@ -33,11 +36,11 @@ struct hf_peer { /* a session */
 struct hf_peers {
     struct hf_peer **table;
     uint32_t buckets, n;
-    uint32_t unknown; /* waits of which it isn't known on which they depend */
+    uint32_t unknown; /* how many waits depend on too many sessions, or on some that aren't noted */
 };
 
-/* Notes on which sessions a wait depends behind the first `ahead` of the row. Under the mutex, as
-   the next one. */
+/* Notes that the wait depends on the sessions of the first `ahead` parties of the row. Under the
+   mutex, as the next one. */
 void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead);
 void hf__forget_peers(struct hf_wait *w);
 void hf__peers_close(hf *h);

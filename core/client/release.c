@@ -31,7 +31,7 @@
 enum {
     RELEASE_AGAIN_US = 500000,
     OTHERS_LAG_US =
-        3000000 /* so far the clocks of others may be behind, where no lease has a time */
+        3000000 /* clocks of other clients may be behind by so much, where no lease has a time */
 };
 
 /* Returns 1 if a release with this result has neither released the grant nor found that it is
@@ -61,15 +61,15 @@ static int release_instantly(hf_lock *l)
     return port->drv->replace(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
 }
 
-/* As release_instantly, where the store may block. Returns: 0; HF_CONFLICT: not released, and if
- *ret_known, *cur is the row; HF_UNKNOWN: it may be released. */
+/* Does what release_instantly does, where the store may block. Returns: 0; HF_CONFLICT: not
+   released, and if *ret_known, *cur is the row; HF_UNKNOWN: it may be released. */
 static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
     struct hf_port *port = &h->port;
     hf_row row;
     if (!l->plain || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
-    /* A notification has brought the row with a waiter. */
+    /* If a notification has brought a later row, a waiter is in it. */
     *ret_known = hf__notified_row(l, l->rev + 1, cur);
     if (*ret_known) return HF_CONFLICT;
     hf_row_init(&row);
@@ -87,10 +87,10 @@ static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
     return rc;
 }
 
-/* When its release is asked for: may its holder believe in it? */
+/* May the holder believe in the grant, at the moment when its release is asked for? */
 enum belief { NOT_BELIEVED, PERHAPS_BELIEVED, BELIEVED };
 
-/* When a release is asked for, before anything is waited for. */
+/* The moment at which a release was asked for, before anything is waited for. */
 struct asked {
     enum belief belief;
     int64_t local_us;
@@ -102,7 +102,7 @@ static struct asked ask_now(const hf_lock *l)
     return (struct asked){hf__believed(l) ? BELIEVED : perhaps, hf__local_us()};
 }
 
-/* Returns the store's time when the release was asked for, or an earlier one. */
+/* Returns the store's time at the moment when the release was asked for, or an earlier time. */
 static int64_t asked_store_us(const hf_lock *l, const struct asked *asked)
 {
     return hf__port_now(&l->h->port).lo_us - (hf__local_us() - asked->local_us);
@@ -149,7 +149,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     if (!known && !maybe_done) known = hf__notified_row(l, l->rev, row);
     if (!l->h->port.caps.local) hf__yield_due(&l->h->port, l->e, hf__local_us());
     rc = hf__lock_event(l, &ev, row, known, &out, err);
-    /* 0: other holders or waiters have got in. */
+    /* 0: other holders or waiters are in the row now */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
     if (!rc) hf__last_row_keep(l->h, l->e, row);
     if (keeper) {
@@ -159,7 +159,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     if (unsettled(rc) && (believed ? broken(l) : hf__over_already(l)))
         return hf__lost_error(l, "release", err);
     if (rc) return rc;
-    /* A caller that hf_left_ms told of the end is told so here, too. */
+    /* The caller may have learnt of the end by hf_left_ms: then the release says so, too. */
     if (believed && out.answer == HF_ANS_OK) return 0;
     if (believed == BELIEVED && ended_by_time(l, row, asked)) return 0;
     if (believed) { /* which time alone didn't do */
@@ -177,7 +177,7 @@ static void keep_trying(hf_lock *l)
     l->busy = 0;
     l->on_lost = NULL;
     l->ask_at_us = hf__local_us() + RELEASE_AGAIN_US;
-    /* The renewer's where the store may block, else the expiry monitor's. */
+    /* The renewer tries again where the store may block, else the expiry monitor. */
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__set_deadline(l);
     if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL)) hf__wake_renewer(l->h);
@@ -185,10 +185,10 @@ static void keep_trying(hf_lock *l)
     pthread_cond_broadcast(&l->h->changed);
 }
 
-/* Every release but the most frequent one. `rc` is the result of release_instantly. */
+/* Releases a lock that release_instantly couldn't release; `rc` is what that returned. */
 static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked, hf_error *err)
 {
-    hf_row row; /* as it is, if another client has changed it */
+    hf_row row; /* the row as it is, if another client has changed it */
     int known = 0;
     hf_row_init(&row);
     if (rc == HF_CONFLICT) rc = release_blindly(l, &row, &known);
@@ -202,7 +202,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked,
 static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
-    /* A request, its callback, or the expiry monitor's heap may have it. */
+    /* A request, its callback, or the expiry monitor's heap may refer to the lock. */
     int rc, waits = l->busy || l->telling || l->watch.nth;
     struct asked asked = {NOT_BELIEVED, 0};
     if (waits) {
@@ -267,7 +267,8 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     if (rc) return rc;
     struct hf_event ev = {.kind = HF_EV_FINISH, .result = result ? result : ""};
     ev.result_len = strlen(ev.result);
-    /* Told what it can be told: an event that ran must not run again for its text. */
+    /* A result that can't be stored whole is cut: an event that has run must not run again because
+       of its text. */
     char text[HF_RESULT_CAP];
     if (ev.result_len >= HF_RESULT_CAP) {
         ev.result_len = HF_RESULT_CAP - 1;
@@ -287,11 +288,11 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     l->releasing = 1;
     hf__renew_at(l, INT64_MAX);
     hf__seize(l);
-    int over = !hf__perhaps_held(l); /* as its holder has been told */
+    int over = !hf__perhaps_held(l); /* hf_left_ms or the callback has told the holder */
     rc = over ? hf__lost_error(l, "once", err) : hf__lock_event(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = hf__lost_error(l, "once", err);
     if (over || unsettled(rc)) {
-        /* Not marked, as far as is known: then at least it isn't held either. */
+        /* As far as is known the event isn't marked. At least the key isn't held either. */
         if (!over) hf__not_marked(l, err);
         hf__let_go(l);
         pthread_mutex_unlock(&h->mu);

@@ -6,8 +6,9 @@
 
 #include "holdfast.h"
 
-/* Releases, and frees the lock unless the release is pending. Returns as hf_release. Under the
-   mutex, which is dropped: a thread that has found the lock in a list has it in no other way. */
+/* Releases the lock, and frees it unless the release is pending. Returns as hf_release. Called
+   under the mutex, and returns without it. A thread that has found the lock in a list must not use
+   it after that. */
 int hf__release(hf_lock *lock, hf_error *err);
 
 #endif

@@ -28,10 +28,11 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     if (l->session) {
         rc = hf__session_renew(l, lease_ms, by_hand, &row, err);
     } else {
-        /* A shorter lease than before may be in force although its reply is lost. */
+        /* A shorter lease may be in force even if its reply is lost, so the holder believes in the
+           shorter one. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
         int known = hf__known_row(l, &row);
-        /* This write compares the rev, so one that was sent before may land or not. */
+        /* This write compares the rev, so it does no harm if an earlier renewal lands. */
         hf__forget_row(&l->sent);
         rc = hf__lock_event(l, &ev, &row, known, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;

@@ -20,15 +20,15 @@
 
 #include <pthread.h>
 
-/* 4 is what a driver has connections for (drivers/pool.h). */
+/* A driver has connections for four workers (drivers/pool.h). */
 enum { HF_RENEWAL_WORKERS = 4, HF_RENEWALS_AT_ONCE = 512 };
-/* So often unanswered a renewal goes to the last queue. */
+/* After so many unanswered attempts a renewal goes to the last queue. */
 enum { HF_UNANSWERED_MOST = 3 };
 
 enum hf_renewal_queue {
     HF_RENEWALS_DUE,      /* as always */
-    HF_RENEWALS_DOUBTFUL, /* the last one wasn't answered: apart from those that were */
-    HF_RENEWALS_LATE,     /* several weren't; and holds that were given up, to be released */
+    HF_RENEWALS_DOUBTFUL, /* the last attempt wasn't answered: kept apart from those that were */
+    HF_RENEWALS_LATE,     /* several attempts weren't answered; also pending releases */
     HF_RENEWAL_QUEUES
 };
 
@@ -40,22 +40,25 @@ struct hf_renewal_worker {
 };
 
 struct hf_renewals {
-    struct hf_deadlines waiting;                /* by the time at which they are to be renewed */
-    struct hf_deadlines due[HF_RENEWAL_QUEUES]; /* by the time at which they end */
+    struct hf_deadlines waiting;                /* locks by the time of their renewal */
+    struct hf_deadlines due[HF_RENEWAL_QUEUES]; /* locks by the time at which they end */
     struct hf_renewal_worker worker[HF_RENEWAL_WORKERS];
-    uint32_t workers, begun, idle; /* threads; that run already; that wait for work */
-    uint32_t first_idle;           /* the first of them is one that waits: 0 or 1 */
-    uint32_t cut;                  /* workers that may have no connection */
+    uint32_t workers, begun, idle; /* how many threads were started; have begun to run; wait for
+                                      work */
+    uint32_t first_idle;           /* 1: the first worker waits for work */
+    uint32_t cut;                  /* how many workers may have no connection */
     int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
     pthread_cond_t work; /* there is some */
-    uint32_t at_once;    /* how many a worker takes: as many as are answered in good time */
+    uint32_t at_once;    /* so many renewals a worker takes at once: as many as the store answers in
+                            good time */
 };
 
-/* Sets when it is to be renewed; INT64_MAX: not (any more). Under the mutex, as the next ones. */
+/* Sets when the lock is to be renewed; INT64_MAX: not at all, or no longer. Under the mutex, as the
+   next ones. */
 void hf__renew_at(hf_lock *lock, int64_t at_us);
 /* Returns 1 if the lock is to be renewed, and no thread works on it. */
 int hf__renewable(const hf_lock *lock);
-/* Takes it out of its queue: the caller renews it, or puts it back. */
+/* Takes the lock out of its queue. The caller renews it, or puts it back. */
 void hf__renewal_drop(hf_lock *lock);
 /* Notes that `times` more renewals weren't answered. The next attempt has at most again_with
    renewals in one request, this one included. */

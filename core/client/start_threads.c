@@ -46,7 +46,7 @@ void hf__kick_dispatcher(hf *h)
     h->dispatcher_todo = 1;
     if (!h->dispatcher_runs) return;
     pthread_cond_signal(&h->dispatcher_cond);
-    /* A dispatcher that doesn't sleep there looks at dispatcher_todo before it does. */
+    /* A dispatcher that isn't asleep in the driver looks at dispatcher_todo before it sleeps. */
     if (h->dispatcher_sleeps) hf__interrupt(h, HF_DISPATCHER_WAKEUP);
 }
 
@@ -63,13 +63,13 @@ int hf__need_monitor(hf *h)
 void hf__kick_monitor(hf *h, int64_t at_us)
 {
     uint64_t one = 1;
-    /* With the first wait it has to begin to see deaths. */
+    /* The first wait makes the monitor run once, so that it asks the store to report deaths. */
     int settled = h->deaths_told || !h->port.caps.local || !h->port.caps.liveness;
     if (!h->monitor_runs || (at_us >= h->monitor_until_us && settled)) return;
     h->monitor_todo = 1;
     if (!h->monitor_sleeps) return;
     h->monitor_until_us = at_us;
-    /* Full means that it is awake already. */
+    /* A full eventfd means that the monitor has been woken already. */
     if (write(h->monitor_fd, &one, sizeof one) < 0) return;
 }
 

@@ -39,7 +39,7 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
         hf__clean_utf8(p->note);
     }
     if (o->lease_ms) p->lease_ms = (uint32_t)o->lease_ms;
-    /* Without sessions every hold ends by time: the row says nothing more of it. */
+    /* On other stores every hold ends by time, so the row needn't say that it is detached. */
     if (o->flags & HF_DETACHED && (h->port.caps.liveness || h->port.caps.sessions))
         p->flags = HF_PARTY_DETACHED;
     p->mode = (uint8_t)o->mode;
@@ -50,7 +50,8 @@ enum { BEHIND_ERR = offsetof(struct hf_wait, err) + sizeof(hf_error) };
 
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o)
 {
-    /* Not the error, which is large: many waits cost the time in which their memory is touched. */
+    /* The error isn't cleared, because it is large: with many waits, touching that memory would
+       take most of the time. */
     memset(w, 0, offsetof(struct hf_wait, err));
     memset((char *)w + BEHIND_ERR, 0, sizeof *w - BEHIND_ERR);
     w->h = h;

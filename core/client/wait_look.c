@@ -73,7 +73,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
     hf__error_keep(&w->why, err);
-    /* LOST: sessions of this handle died twice while it asked. */
+    /* LOST: sessions of this handle died twice during the request. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
@@ -90,8 +90,8 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 static struct hf_event event_of(struct hf_wait *w)
 {
     hf *h = w->h;
-    /* By what is known of the store's pace when it is queued. Waits with a session share one, of
-       one length. */
+    /* Until the wait is queued, its claim timeout follows the pace of the store. Waits with a
+       session share one session, which has one length. */
     if (!h->port.caps.local && !h->port.caps.sessions && w->state != HF_WAIT_QUEUED)
         w->party.claim_ms = hf__claim_ms(h->party.claim_ms, hf__port_round_trip_us(&h->port));
     return (struct hf_event){.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
@@ -120,7 +120,9 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     ev.kind = HF_EV_TRY;
     int rc = hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
     int known = !rc;
-    if (rc >= 0) hf__error_clear(&w->why); /* the store answers, and this is why it waited */
+    if (rc >= 0)
+        hf__error_clear(&w->why); /* the store answers, so an earlier error of the store
+                                     isn't why the wait has lasted */
     if (known && hf__accept_handover(w, row)) return 1;
     /* Behind other waiters a step would change nothing. */
     if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {
@@ -158,13 +160,13 @@ static int look(struct hf_wait *w, hf_row *row)
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
     int first = w->state == HF_WAIT_FIRST_LOOK;
     if (late && !first) return last_look(w, row, now_us);
-    if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
+    if (try_only || late) ev.kind = HF_EV_TRY; /* there is no time left to wait: it only tries */
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
     int rc = 0;
-    int known = 0;                              /* `row` is the row as it is, and may be stepped */
-    int answers = 0;                            /* `out` is the answer: nothing is left to ask */
-    if (first && hf__yields_first(w)) return 0; /* this look is put off, and still the first */
+    int known = 0;                              /* `row` is the stored row, and may be stepped */
+    int answers = 0;                            /* `out` is the answer, so nothing is left to ask */
+    if (first && hf__yields_first(w)) return 0; /* this look is put off, and stays the first look */
     if (first) hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
     ev.queue_cap = hf__room_for(w);
     if (first || w->overtaken) {
@@ -178,7 +180,7 @@ static int look(struct hf_wait *w, hf_row *row)
         enum hf_notified notified = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
         if (notified == HF_NOTIFIED_ENDED || notified == HF_NOTIFIED_OLD)
             return notified == HF_NOTIFIED_ENDED;
-        /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
+        /* It reads first: a try fails at once if the store is away; a waiter seldom writes. */
         rc = notified == HF_NOTIFIED_NOTHING
                  ? hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err)
                  : 0;

@@ -67,7 +67,8 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
             rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
             if (rc) return rc;
         } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
-            /* A session of ours has died unnoticed, or another's that the row names. */
+            /* A session has died unnoticed: one of this handle's, or another one that the row
+               names. */
             pthread_mutex_lock(&h->mu);
             hf__recheck_sessions(h, w);
             pthread_mutex_unlock(&h->mu);
@@ -115,7 +116,7 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
     for (;;) {
         int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
         if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = w->lost_acquire = 1;
-        /* It grants only where nobody waits. */
+        /* The store grants only if no request is queued. */
         if (!rc && !row->n_queue)
             *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
         else if (!rc)
@@ -131,13 +132,14 @@ static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;
     int known = hf__last_row_use(w, ev->kind == HF_EV_ENQUEUE, row);
-    /* Given on, the row may have been written again since; an acquire gets in line all the same. */
+    /* If the last release handed the key over, the row may have been written again since. The
+       driver's acquire enters the queue in any case. */
     if (known && may_queue(w, ev) && row->n_holders == 1 && row->party[0].mode == HF_EXCLUSIVE) {
         hf_row_clear(row);
         return 0;
     }
     pthread_mutex_lock(&h->mu);
-    /* With a clock that was read long ago a lease could be over as soon as it is granted. */
+    /* If the clock was read long ago, the lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
     int fresh =
         now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 || h->port.caps.sessions;

@@ -12,18 +12,27 @@
 
 /* ---- after a look: when is the next one? ---- */
 
-static const int64_t STAGGER_US = 500000; /* how much later each place acts than the one ahead */
-enum { STAGGERED = 4 };                   /* places; those behind them act as late as they do */
-static const int64_t SOONEST_US = 2000;   /* between two looks */
+static const int64_t STAGGER_US = 500000; /* each waiter acts so much later than the one ahead of it
+                                           */
+enum {
+    STAGGERED = 4
+};                                      /* for so many places; those behind act as late as the
+                                           last of these */
+static const int64_t SOONEST_US = 2000; /* between two looks */
 /* A waiter that the store notifies of changes polls, too: a notification may be lost (the server
    drops it, a broken connection takes it), and no store says so in every case. So a lost one costs
    about 5 s at most, and a poll costs a read per wait and 5 s. The polls of all waits of a handle
    take a tenth of the dispatcher's time at most, so that many waits don't keep it from its other
    work; but each waiter polls within some minutes. */
 enum { NOTIFIED_POLL_MS = 5000, NOTIFIED_POLL_MOST_MS = 300000, NOTIFIED_SHARE = 10 };
-/* Polls that are due within so much are made together: the dispatcher wakes up less often. */
+/* Polls that are due within this time are made together, so that the dispatcher wakes up less
+   often. */
 static const int64_t NOTIFIED_TICK_US = 100000;
-enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
+enum {
+    CALM_TIMES = 2,
+    PAUSE_OVERTAKEN_MS = 1
+}; /* an overtaken wait tries again so often without a
+      pause, then with this pause */
 
 /* Returns a random time between three quarters and five quarters of `ms`. */
 static int64_t about_us(uint32_t ms)
@@ -58,7 +67,9 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
 {
     uint32_t dice;
     hf__look_at(w, 0);
-    if (hf__find_id(row, w->party.id) >= 0) return; /* it is in the row: no newcomer */
+    if (hf__find_id(row, w->party.id) >= 0)
+        return; /* the request is in the row, so it isn't a
+                   newcomer */
     int64_t now = hf__local_us();
     /* No wait is queued: one handle acquires the key again and again. The next attempt is an
        acquire of the driver, which needs no row. It is made soon, because that handle yields only
@@ -108,16 +119,16 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     hf *h = w->h;
     int64_t end = hf__holders_end(h, row), soonest = hf__local_us() + SOONEST_US;
     if (end != INT64_MAX) end += hf__stagger_us(w, place);
-    if (end < soonest) end = soonest; /* it was looked at just now */
+    if (end < soonest) end = soonest; /* the row was read just now */
     pthread_mutex_lock(&h->mu);
     hf__wait_moves(w, HF_WAIT_QUEUED);
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.caps.local) {
-        /* Whatever was missed: no wait sleeps for ever. */
+        /* Whatever was missed, the wait looks again after this time. */
         end = hf__min64(end, hf__local_us() + (place + 1) * HF_LOOK_MOST_US);
         hf__look_at(w, INT64_MAX); /* a wakeup, or the expiry monitor */
-        /* Not later than what the expiry monitor may have been told meanwhile. */
+        /* The expiry monitor may have been woken for this wait meanwhile: it looks at once. */
         if (w->unnoticed) end = 0;
         w->unnoticed = 0;
         hf__note_peers(w, row, row->n_holders + place);
@@ -161,7 +172,8 @@ int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
     uint32_t place = (uint32_t)at - row->n_holders;
     int64_t end = hf__holders_end(w->h, row);
     if (end != INT64_MAX && hf__local_us() >= end + hf__stagger_us(w, place)) {
-        /* Else, if the waits ahead are dead, it would wait for them each time anew. */
+        /* Without this, the wait would let the waits ahead act first each time, even if they are
+           dead. */
         __atomic_store_n(&w->alone, 1, __ATOMIC_RELAXED);
         return 0;
     }
@@ -202,7 +214,8 @@ int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us
     if (!e->wrote_us || now_us > e->yield_at_us) {
         e->yield_at_us = now_us + YIELD_EVERY_US;
         e->yields++;
-    } else if (now_us > e->yield_at_us - YIELD_EVERY_US) { /* this one needn't be made, then */
+        /* the row was left alone for long enough anyway: the next pause isn't needed */
+    } else if (now_us > e->yield_at_us - YIELD_EVERY_US) {
         e->yield_at_us += YIELD_EVERY_US;
         e->yields++;
     }
@@ -226,7 +239,7 @@ int hf__yields_first(struct hf_wait *w)
 
 /* ---- the dispatcher's queue of looks ---- */
 
-enum { AT_ONCE = -1 }; /* before all that look when it is time */
+enum { AT_ONCE = -1 }; /* sorts before every wait that looks at a set time */
 enum { OF_ITS_KEY = 1, OF_ALL_KEYS };
 
 void hf__look_at(struct hf_wait *w, int64_t at_us) { w->look_at_us = at_us; }
@@ -247,7 +260,8 @@ void hf__schedule(struct hf_wait *w)
     } else if (!w->looking) {
         int64_t timed_us = w->notified ? 0 : hf__min64(w->look_at_us, w->deadline_us);
         at_us = w->cancel || w->notified == OF_ITS_KEY ? AT_ONCE : timed_us;
-        /* At once, but behind those that had to look before; each has its turn. */
+        /* It looks at once, but after the waits that were due before it, so that each has its turn.
+         */
         int64_t least_us = w->state == HF_WAIT_FIRST_LOOK ? w->started_us : h->looked_us;
         if (at_us >= 0 && at_us < least_us) at_us = least_us;
     }

@@ -12,7 +12,8 @@ struct hf_entry;
 struct hf_port;
 struct hf_wait;
 
-/* On local stores each waiter looks after so long at most, for each place in the queue. */
+/* On local stores each waiter looks after this time, times its place in the queue, at the latest.
+ */
 #define HF_LOOK_MOST_US INT64_C(30000000)
 
 /* ---- after a look. Without the mutex ---- */
@@ -36,8 +37,8 @@ int hf__nothing_to_do(struct hf_wait *w, const hf_row *row);
 
 /* ---- a pause before the first look ---- */
 
-/* Called before this handle writes the row. Returns 1 if the handle has left the row alone for long
-   enough, and counts that as a yield; otherwise 0. */
+/* Called before this handle writes the row. Returns 1 if since its last write the handle has left
+   the row alone for as long as a pause lasts; that counts as a yield. Otherwise returns 0. */
 int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
 /* Returns 1 if the first look is put off to look_at_us. The look of an attempt (wait 0) never
    is. */
@@ -45,12 +46,12 @@ int hf__yields_first(struct hf_wait *w);
 
 /* ---- the dispatcher's queue ---- */
 
-/* Sets the next look; or sets it to at_us if it is later. For the thread that drives the wait (also
-   without the mutex), or while no thread looks. */
+/* Sets the time of the next look; or moves it to at_us, if that is later. Called by the thread that
+   drives the wait (also without the mutex), or while no thread looks. */
 void hf__look_at(struct hf_wait *w, int64_t at_us);
 void hf__look_by(struct hf_wait *w, int64_t at_us);
-/* Puts the wait to its place in the dispatcher's queue. To be called after any change of what that
-   depends on. Under the mutex, as the next ones. */
+/* Puts the wait to its place in the dispatcher's queue. To be called after any change of its
+   deadline, its next look, its state or `notified`. Under the mutex, as the next ones. */
 void hf__schedule(struct hf_wait *w);
 /* Makes the wait look before all others, because its key may have changed. */
 void hf__notify(struct hf_wait *w);

@@ -14,11 +14,12 @@ struct hf_wait;
 
 enum hf_wait_state {
     HF_WAIT_LOCAL,       /* behind others of its handle */
-    HF_WAIT_FIRST_LOOK,  /* first of them; it hasn't asked the store yet */
-    HF_WAIT_OUTSIDE,     /* it has, and isn't in the store's queue, as far as is known */
+    HF_WAIT_FIRST_LOOK,  /* the first of them; it hasn't asked the store yet */
+    HF_WAIT_OUTSIDE,     /* it has asked the store, and isn't in the store's queue, as far as is
+                            known */
     HF_WAIT_QUEUED,      /* in the store's queue */
-    HF_WAIT_GRANTED,     /* it holds; its caller hasn't been told */
-    HF_WAIT_WITHDRAWING, /* it has given up: its request is being taken out of the row */
+    HF_WAIT_GRANTED,     /* the request holds; the caller doesn't know yet */
+    HF_WAIT_WITHDRAWING, /* the wait has given up: its request is being taken out of the row */
     HF_WAIT_ENDED
 };
 

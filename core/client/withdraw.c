@@ -108,7 +108,7 @@ int64_t hf__deferred_cancels_tend(hf *h)
     pthread_mutex_lock(&h->mu);
     r->at_us = hf__local_us() + AGAIN_US;
     if (rc && rc != HF_CORRUPT) return 0;
-    while (*at != r) at = &(*at)->next; /* only the renewer takes any out */
+    while (*at != r) at = &(*at)->next; /* only the renewer takes requests out of this list */
     *at = r->next;
     hf__entry_unref(r->e);
     free(r);

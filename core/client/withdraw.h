@@ -18,7 +18,7 @@ void hf__wait_error(struct hf_wait *w, int code, const char *why);
    request may have stayed. `row`: as it was read; NULL: it is read first. */
 void hf__withdraw_wait(struct hf_wait *w);
 void hf__withdraw_until(struct hf_wait *w, hf_row *row, int64_t until_us);
-/* Notes what became of a withdrawal: `rc`, and why (NULL: not known). */
+/* Notes the result of a withdrawal: `rc`, and its error (NULL: not known). */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
 
 /* ---- later: stores with hf_session_ops ---- */

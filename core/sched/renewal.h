@@ -17,7 +17,8 @@
 enum hf_renewal_try {
     HF_RENEWAL_FIRST, /* the one before was answered */
     HF_RENEWAL_AGAIN, /* it wasn't */
-    HF_RENEWAL_CALLED /* a caller waits for it, and repeats it or not: a third of the lease */
+    HF_RENEWAL_CALLED /* A third of the lease: for a caller that waits for the answer, and itself
+                         decides whether to repeat the call. */
 };
 
 /* left_us: until the lease ends; round_trip_us: how long a request takes, 0 if that isn't known.

@@ -208,7 +208,8 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     int64_t sent_us = hf__local_us();
     int rc = hf__port_lease_keep(s->port, t->id, sent_us + patience, &ms, err);
     pthread_mutex_lock(s->mu);
-    int64_t now = hf__local_us(); /* under the mutex: what was said to be over stays over */
+    int64_t now = hf__local_us(); /* read under the mutex, so that a session that was called over
+                                     meanwhile stays over */
     t->busy = 0;
     t->mute = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
     pthread_cond_broadcast(s->changed);
@@ -225,7 +226,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
             rc = hf_fail(err, HF_UNAVAILABLE, 0,
                          "session: the store's answer took longer than its lease");
     } else if (t->keep_at_us != INT64_MAX) {
-        /* At once, if that attempt has taken its time. */
+        /* The next attempt is made at once, if this one has used up its time. */
         t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 24, SOON_US);
     }
     kick(s);
@@ -284,7 +285,8 @@ void hf__session_begins(struct hf_sessions *s, struct hf_session *t, int64_t ask
 {
     int64_t all = safe_us(t->lease_ms);
     t->keep_at_us = INT64_MAX;
-    /* The session is older than its grant: the request has waited since. */
+    /* The session is older than its grant, because the request has waited since the session was
+       made. */
     if (t->lives_until_us < asked_us + all - all / 16 && hf__session_keep(s, t, NULL) == HF_LOST)
         return;
     t->until_us = hf__min64(t->lives_until_us, asked_us + all);
@@ -306,7 +308,7 @@ void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
         forget(s, t);
         return;
     }
-    t->users++; /* which keeps it in the list */
+    t->users++; /* a reference that keeps the session in the list */
     hf__session_keep(s, t, NULL);
     if (!--t->users && (t->own || t->gone)) forget(s, t);
 }

@@ -28,35 +28,37 @@ struct hf_sessions;
 struct hf_session {
     struct hf_session *next;
     uint64_t id;            /* the store's */
-    int64_t until_us;       /* local: so long a holder with it believes */
-    int64_t lives_until_us; /* local: so long the store lets it live, at least */
-    int64_t keep_at_us;     /* local; INT64_MAX: it isn't kept */
-    int64_t used_at_us;     /* local: when it lost its last user */
+    int64_t until_us;       /* local: a holder with this session believes until then */
+    int64_t lives_until_us; /* local: the store lets the session live until then at least */
+    int64_t keep_at_us;     /* local: when to keep it; INT64_MAX: it isn't kept */
+    int64_t used_at_us;     /* local: since when no hold or wait uses it */
     uint32_t lease_ms, users;
     uint8_t own;     /* one grant's alone */
-    uint8_t adopted; /* made elsewhere: it lives until until_us at least, how long is not known */
+    uint8_t adopted; /* it was made elsewhere and lives until until_us at least; its real end isn't
+                        known */
     uint8_t foreign; /* another process's */
-    uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
+    uint8_t left;    /* this handle doesn't end it: it outlives the handle, or may run out */
     uint8_t gone;    /* over */
-    uint8_t busy, mute; /* being kept; the last attempt wasn't answered */
-    hf_error *why;      /* the first failure to keep it since the last success; NULL: none */
+    uint8_t busy, mute; /* a request to keep it is under way; the last one wasn't answered */
+    hf_error *why;      /* the error of the first failure to keep it since the last success; NULL:
+                           none */
 };
 
-/* The threads that keep them: core/threads/keepers.c. */
+/* The threads that keep the sessions: core/threads/keepers.c. */
 enum { HF_KEEPERS = 4 };
 
 struct hf_keepers {
     pthread_t thread[HF_KEEPERS];
     uint32_t n, idle;
     int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
-    pthread_cond_t work; /* some session is to be kept, or earlier than it was */
+    pthread_cond_t work; /* a session was made, or is to be kept earlier than before */
 };
 
-/* What stands above the sessions of a handle: told of changes, under the mutex. */
+/* Callbacks into the threads above, which are called when sessions change. Under the mutex. */
 struct hf_sessions_above {
     void (*lost)(hf *h, const struct hf_session *s);        /* it is over */
     void (*ends_sooner)(hf *h, const struct hf_session *s); /* than was said before */
-    int (*need_renewer)(hf *h, hf_error *err); /* the thread that calls hf__sessions_tend */
+    int (*need_renewer)(hf *h, hf_error *err); /* wakes the thread that calls hf__sessions_tend */
     void (*wake_renewer)(hf *h);
     /* Tells the keepers that a session was made, or is to be kept at another time. Returns 0 if
        there is no thread that would keep it. */
@@ -68,9 +70,11 @@ struct hf_sessions {
     hf *of; /* whose they are: for `above` */
     struct hf_port *port;
     pthread_mutex_t *mu;
-    pthread_cond_t *changed;         /* one was made, or isn't being kept any more */
-    struct hf_session *all, *ending; /* ending: unused, to be ended at the store */
-    uint32_t making;                 /* shared ones that are being made */
+    pthread_cond_t *changed;         /* signalled when a session was made, or is no longer being
+                                        kept */
+    struct hf_session *all, *ending; /* ending: sessions without users, which the store is to be
+                                        asked to end */
+    uint32_t making;                 /* shared sessions that are being made */
     int closed;                      /* nothing is kept any more */
     struct hf_keepers keepers;
 };

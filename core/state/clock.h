@@ -12,7 +12,7 @@
 
 #include "step.h"
 
-/* Two slewed clocks differ by more than two quartzes do. */
+/* Two clocks whose rates are being corrected (slewed) differ by more than two quartzes do. */
 #define HF_CLOCK_RATE_PPM 2000
 
 struct hf_clock {

@@ -17,8 +17,8 @@ static inline uint64_t hf__rev_next(uint64_t previous, int64_t clock_us)
     return previous + 1 > floor ? previous + 1 : floor;
 }
 
-/* In whole chunks, beyond the NUL: a copy of unknown length costs several times as much. Both texts
-   have room for it. */
+/* Copies whole chunks, beyond the NUL: a copy of unknown length costs several times as much. Both
+   texts have room for that. */
 static inline void hf__copy_text(char *to, const char *from, size_t len)
 {
     _Static_assert(HF_OWNER_CAP % 16 == 0 && HF_NOTE_CAP % 16 == 0, "whole chunks");
@@ -56,9 +56,9 @@ static inline void hf__grant(hf_row *row, const hf_party *party, uint64_t rev, i
     hf__copy_text(p->note, party->note, party->note_len);
 }
 
-/* What has to be told of that in *cur, of which the caller knows the rest: made beside the row.
-   Read back from one that was written a moment ago, in wider pieces than it was written in, it
-   would have to wait for these. The marker is left to the caller. */
+/* Fills *cur with what the caller of an acquire needs of the new grant; the caller fills in the
+   rest, and the marker. The fields are computed, not read back from the row: a read that is wider
+   than the writes of a moment ago would stall. */
 static inline void hf__tell_grant(hf_row *cur, const hf_party *party, uint64_t rev,
                                   int64_t clock_us)
 {

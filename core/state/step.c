@@ -165,7 +165,7 @@ static void settle(struct ctx *c)
 static void mark_done(struct ctx *c, int64_t until_us, const hf_party *by)
 {
     hf_row *row = c->row;
-    /* A clock at 0 must not read as "no marker". */
+    /* A clock that reads 0 must not look like "no marker". */
     row->done_us = c->ev->now.lo_us > 0 ? c->ev->now.lo_us : 1;
     row->keep_until_us = until_us;
     row->done_by_len = by->owner_len;
@@ -194,7 +194,8 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     const hf_party *asks = c->ev->party;
     int waits = i >= c->row->n_holders;
     uint64_t session = waits && c->ev->session ? c->ev->session : asks->session;
-    /* From another process: that is the one to wake, and whose life counts, from now on. */
+    /* The request comes from another process now. From here on that process is the one to wake, and
+       its life counts. */
     if (p->session && session && p->session != session) {
         p->session = session;
         p->wakeup = asks->wakeup;
@@ -266,7 +267,8 @@ static struct hf_outcome withdraw(struct ctx *c)
         remove_party(c, (uint32_t)at);
     settle(c);
     if (c->ev->maybe_done) {
-        memcpy(row->last_id, c->ev->id, sizeof row->last_id); /* a take may be on its way still */
+        /* an acquire may still be on its way */
+        memcpy(row->last_id, c->ev->id, sizeof row->last_id);
         c->changed = 1;
     }
     return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
@@ -287,10 +289,11 @@ static struct hf_outcome end_grant(struct ctx *c)
     if (ev->kind == HF_EV_RELEASE &&
         (ev->timeless ? ev->session != 0 : ev->until_us > ev->now.lo_us)) {
         p->expires_us = ev->timeless ? 0 : ev->until_us;
-        p->session = ev->session; /* not its process's: it outlives that */
+        p->session = ev->session; /* the hold outlives its process, so it has no session of that
+                                     process */
         p->flags = HF_PARTY_ENDING;
         p->claim_ms = 0;
-        /* An id that no request has: the request may be made again. */
+        /* An id that no request has, so that the request may be made again. */
         memset(p->id, 0xff, sizeof p->id);
         memcpy(p->id, &p->token, sizeof p->token);
         c->changed = 1;

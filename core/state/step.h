@@ -9,7 +9,7 @@
 
 #include "holdfast_driver.h"
 
-/* hi_us when nothing is known. Far below overflow when leases are added. */
+/* hi_us when no clock is known. Far below overflow when leases are added. */
 #define HF_CLOCK_UNKNOWN (INT64_MAX / 4)
 
 /* The store's clock lies in [lo_us, hi_us] at the moment of the step. */
@@ -18,65 +18,68 @@ struct hf_time {
 };
 
 enum hf_event_kind {
-    HF_EV_TRY,     /* grant to `party` if no other party is in the way */
-    HF_EV_ENQUEUE, /* the same, else stand in the queue; a waiter that was granted the key claims */
-    HF_EV_WITHDRAW, /* the request `id` is given up: waiting, handed over, or (maybe_done) granted
+    HF_EV_TRY,      /* grant the key to `party`, unless another party excludes it */
+    HF_EV_ENQUEUE,  /* as TRY, or else put it into the queue; a waiter that was granted the key
+                       claims */
+    HF_EV_WITHDRAW, /* give up the request `id`: waiting, handed over, or (maybe_done) granted */
+    HF_EV_RENEW,    /* make the grant `token` last lease_ms from now (0: as long as its session, if
+                       it has one; else as long as before) */
+    HF_EV_RELEASE,  /* end the grant `token`; keep the key taken until `until_us`, if that is later
                      */
-    HF_EV_RENEW,    /* the grant `token` lasts lease_ms from now (0: as long as its session,
-                       if it has one; else as long as it did) */
-    HF_EV_RELEASE,  /* the grant `token` ends; kept taken until `until_us` if that is later */
-    HF_EV_PROMOTE,  /* what is over ends, and the next waiter is granted */
-    HF_EV_BREAK,    /* an operator ends the grant `token` */
-    HF_EV_FINISH,   /* the grant `token` becomes the marker of a done event */
-    HF_EV_FORGET    /* an operator removes the marker of a done event: it may run again */
+    HF_EV_PROMOTE,  /* end what is over, and grant the key to the next waiter */
+    HF_EV_BREAK,    /* for an operator: end the grant `token` */
+    HF_EV_FINISH,   /* turn the grant `token` into the marker of a done event */
+    HF_EV_FORGET    /* for an operator: remove the marker of a done event, which may then run again
+                     */
 };
 
 struct hf_event {
     enum hf_event_kind kind;
     struct hf_time now;
-    const hf_party *party; /* TRY, ENQUEUE: the party, and what it asks for */
+    const hf_party *party; /* TRY, ENQUEUE: the party to be granted the key or queued */
     uint8_t id[16];        /* WITHDRAW */
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
-    /* RENEW: perhaps another than the holder asks. The holder believes in the end that the row
-       says, so the grant doesn't end sooner. */
+    /* RENEW: the request comes from another client than the holder. The holder believes in the end
+       that the row says, so the grant doesn't end sooner. */
     int adopted;
-    int64_t until_us; /* RELEASE: 0, or keep taken until then */
+    int64_t until_us; /* RELEASE: 0, or until when the key stays taken */
     /* The store has no clock for leases (hf_session_ops): nothing ends by time, and every party has
        a session that ends by itself. `party` holds with its own session. */
     int timeless;
-    /* timeless: ENQUEUE: waits with this session. RENEW: holds with it from now on; 0: with the one
-       it has. RELEASE: 0, or keep taken as long as it lives. */
+    /* If timeless. ENQUEUE: the session to wait with. RENEW: the session to hold with from now on;
+       0: the present one. RELEASE: 0, or the session as long as which the key stays taken. */
     uint64_t session;
     const char *result; /* FINISH */
     size_t result_len;  /* below HF_RESULT_CAP */
-    int once;           /* TRY, ENQUEUE: a done marker in force answers DONE */
-    int mark;           /* with once: a grant marks the event as done at once, kept for keep_us */
-    int64_t keep_us;    /* FINISH, mark: how long the marker counts; INT64_MAX: for ever */
+    int once;           /* TRY, ENQUEUE: if a done marker is in force, the answer is DONE */
+    int mark;           /* with `once`: the grant marks the event as done at once, for keep_us */
+    int64_t keep_us;    /* FINISH, mark: how long the marker is in force; INT64_MAX: for ever */
     /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
        then moves rev in any case, so that no replace can land later. */
     int maybe_done;
-    int as_seen; /* for hf__cas_loop: it rests on the row that is known; a conflict ends it */
+    int as_seen; /* for hf__cas_loop: decide on the known row only; a conflict ends the loop */
     const uint64_t *dead; /* sessions known to be dead */
     size_t n_dead;
     uint32_t queue_cap, holders_cap;
 };
 
 enum hf_answer {
-    HF_ANS_GRANTED, /* the request holds from now on (granted, or a handover was claimed) */
-    HF_ANS_ALREADY, /* it holds already: same token, nothing changed for it */
-    HF_ANS_QUEUED,  /* it stands in the queue, at `place` (0: head) */
+    HF_ANS_GRANTED, /* GRANTED: the request holds from now on (granted, or it claimed a handover) */
+    HF_ANS_ALREADY, /* the request holds already: its token is the same, nothing changed for it */
+    HF_ANS_QUEUED,  /* the request stands in the queue, at `place` (0: first) */
     HF_ANS_BUSY,    /* not now */
-    HF_ANS_NO_ROOM, /* not now, and the queue (or the room for holders) is full */
+    HF_ANS_NO_ROOM, /* not granted, and the queue (or the room for holders) is full */
     HF_ANS_DONE,    /* the event is done; the request neither holds nor waits */
-    HF_ANS_OK,      /* renewed, released, broken, finished, withdrawn, forgotten; or noticed */
-    HF_ANS_GONE     /* no such grant, or no marker, any more */
+    HF_ANS_OK,      /* the request is done: renewed, released, broken, finished, withdrawn,
+                       forgotten or promoted */
+    HF_ANS_GONE     /* the row has no such grant, or no such marker, any more */
 };
 
 struct hf_outcome {
     enum hf_answer answer;
     int changed;    /* the row must be written for the answer to be true */
-    uint32_t place; /* QUEUED: how many stand before it */
+    uint32_t place; /* QUEUED: how many waiters stand before the request */
     uint64_t token; /* GRANTED, ALREADY */
 };
 
@@ -101,7 +104,8 @@ int64_t hf__find_token(const hf_row *row, uint64_t token);
    holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
 int64_t hf__find_grant(const hf_row *row, uint64_t token);
 
-/* Completes the row that an `acquire` has told of a grant to *party: the rest of its holder. */
+/* Completes *party, the holder of a grant that the store's `acquire` has made: fills in what the
+   reply doesn't bring. */
 void hf__row_taken(hf_row *cur, const hf_party *party);
 void hf__row_copy_mark(hf_row *to, const hf_row *from);
 

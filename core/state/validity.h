@@ -8,9 +8,9 @@
 #include "step.h"
 
 enum hf_validity {
-    HF_GRANT_HELD,    /* certainly: only now may its holder believe in it */
-    HF_GRANT_UNKNOWN, /* its holder has to stop, and no other client may take the key yet */
-    HF_GRANT_OVER,    /* certainly: only now may the key be another's */
+    HF_GRANT_HELD,    /* certain: only now may its holder believe in it */
+    HF_GRANT_UNKNOWN, /* the holder has to stop, and no other client may take the key yet */
+    HF_GRANT_OVER,    /* certain: only now may another client hold the key */
     HF_GRANT_ENDING   /* it was released; the key stays taken for a while, without a holder */
 };
 

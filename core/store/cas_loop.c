@@ -9,8 +9,8 @@
 
 enum {
     DEAD_CAP = 64,
-    /* Conflicts before a request gives up: of a newcomer (_ALONE: where the store has no acquire),
-       of an attempt, of all that must succeed (which goes on, with pauses). */
+    /* How many conflicts end a request: of a newcomer (_ALONE: where the store has no acquire), or
+       of an attempt. An event that must succeed goes on after MUST_CONFLICTS, with pauses. */
     NEWCOMER_CONFLICTS = 1,
     NEWCOMER_CONFLICTS_ALONE = 3,
     TRY_CONFLICTS = 4,
@@ -43,14 +43,13 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
                       struct dead *dead)
 {
     uint32_t n = row->n_holders + row->n_queue;
-    if (port->caps.sessions) { /* the row says it of all */
+    if (port->caps.sessions) { /* the row itself says of each session whether it is dead */
         for (uint32_t i = 0; i < n; i++) probe(port, &row->party[i], dead);
         return;
     }
     if (!port->caps.liveness) return;
-    /* Also for a request that is given up: it may be the first waiter, to which the others leave
-     * this.
-     */
+    /* Also for a request that is given up: if it is the first waiter, the others leave it to that
+       waiter to notice a death. */
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE || ev->kind == HF_EV_PROMOTE ||
         ev->kind == HF_EV_WITHDRAW)
         for (uint32_t i = 0; i < row->n_holders; i++) probe(port, &row->party[i], dead);
@@ -66,7 +65,7 @@ int hf__cas_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
     /* A conflict with exactly what we sent is our own write, whose reply was lost. */
     if (rc == HF_CONFLICT) return *mine && hf_row_equal(row, next) ? 0 : rc;
     if (rc == HF_UNKNOWN) *mine = 1;
-    /* Once a reply was lost, no other error of a repetition is a certainty. */
+    /* Once a reply was lost, an error of a repetition doesn't prove that nothing was written. */
     return rc < 0 && *mine ? HF_UNKNOWN : rc;
 }
 
@@ -201,15 +200,18 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         if (tried) own_effect(ev, row, wrote_done_us, out);
         if (unbound(ev, out)) return HF_UNBOUND;
         if (!out->changed) return 0;
-        /* Before it is written: telling the caller what the row is then must not fail. */
+        /* The room is made before the write: after it, telling the caller about the row must not
+           fail. */
         rc = hf_row_room(row, (size_t)next->n_holders + next->n_queue);
         if (rc) return no_memory(key, mine, err);
-        int does = out->answer != HF_ANS_GONE; /* else it only notes what was over anyhow */
+        int does = out->answer != HF_ANS_GONE; /* otherwise the write only removes what was over
+                                                  anyway */
         if (does && ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
         rc = write_row(port, key, row, next, until_us, &mine, err);
         tried |= does && mine;
         if (!rc) return hf_row_copy(row, next);
-        /* A session that the row names has died since it was read, and isn't this event's. */
+        /* A session that the row names has died since the row was read. It isn't the session of
+           this event. */
         if (rc == HF_LOST && !ev->party && !ev->session && !ev->as_seen && again-- > 0) {
             rc = read_row(port, key, row, until_us, err);
             if (rc) return rc;
@@ -226,7 +228,7 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         /* A request for a key can fail; a release has to get through. */
         if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
         hf__pause(PAUSE_CONFLICT_US);
-        rc = read_row(port, key, row, until_us, err); /* what is that old has been overtaken */
+        rc = read_row(port, key, row, until_us, err); /* a cached row that old has been overtaken */
         if (rc) return mine ? HF_UNKNOWN : rc;
     }
 }
@@ -271,7 +273,7 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     if (ev->maybe_done) own_effect(ev, row, 0, out);
     if (!(out->changed || ev->kind == HF_EV_WITHDRAW) || !waits_for_dead(port, ev, row)) return 1;
     hf_row_init(&next);
-    /* If that fails, the waiters notice it: what was asked for is done. */
+    /* If this fails, the waiters notice it themselves. What the caller asked for is done. */
     cas_loop(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
     hf_row_clear(&next);
     return 1;
@@ -292,12 +294,13 @@ int hf__cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev
     /* A request for a key, and a promotion, have to know first which parties are dead. */
     if (!known && updates(port) && !ev->party && ev->kind != HF_EV_PROMOTE) {
         rc = update(port, key, step_in_place, ev, row, out, err);
-        return rc < 0 ? rc : 0; /* such a store has waited itself for as long as it may */
+        return rc < 0 ? rc : 0; /* such a store has itself waited for as long as it may */
     }
     hf_row_init(&next);
     rc = cas_loop(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
-    /* What failed last says why; with a reply that was lost before it doesn't say what. */
+    /* The last failure says why. If a reply was lost before it, the outcome is unknown all the
+       same. */
     if (rc < 0 && err) err->code = rc;
     return rc;
 }

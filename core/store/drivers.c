@@ -32,7 +32,7 @@ static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
 #undef X
 };
 
-/* Said to be not installed rather than unknown. */
+/* For these schemes the message says "not installed" rather than "unknown". */
 static const char *const known[] = {"sqlite",  "postgres",  "redis",   "rediss", "etcd", "etcds",
                                     "mongodb", "firestore", "mariadb", "nats",   "s3"};
 
@@ -65,8 +65,9 @@ static const hf_driver *find_built_in(const char *scheme)
     return NULL;
 }
 
-/* Modules find hf_* among what is global. Where this library came along with something that was
-   loaded for itself alone, as Node and Python load their extensions, it isn't. */
+/* Makes the hf_* functions of this library visible to modules, which look them up among the global
+   symbols. They aren't global if this library was loaded privately, as Node and Python load
+   extensions. */
 static void be_found(void)
 {
     const char *library = hf__own_library();
@@ -96,7 +97,7 @@ static const hf_driver *load(const char *scheme, const char *path, hf_error *err
     for (const struct loaded *l = loaded; l; l = l->next)
         if (!strcmp(l->driver->name, scheme)) return l->driver;
     be_found();
-    /* What it opens as it is loaded stays above 2, too. */
+    /* A descriptor that the module opens while it is loaded stays above 2, too. */
     unsigned held = hf__low_hold();
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     hf__low_free(held);

@@ -23,7 +23,7 @@
 static void put_text(char *to, size_t cap, const char *from)
 {
     size_t n = strlen(from);
-    if (n >= cap) n = 0; /* half a path is worse than none */
+    if (n >= cap) n = 0; /* a path that was cut is worse than none */
     memcpy(to, from, n);
     to[n] = 0;
 }

@@ -8,8 +8,8 @@
 
 #include <time.h>
 
-/* Stores with hf_session_ops: a reading that much earlier is a clock that was set back, not an old
-   reply. */
+/* Stores with hf_session_ops: a reading that is earlier by so much means that the clock was set
+   back. Up to that it is an old reply. */
 enum { COARSE_STEP_US = 10000000 };
 
 void hf__pause(int64_t us)
@@ -29,8 +29,8 @@ struct hf_time hf__port_now(struct hf_port *port)
     }
     pthread_mutex_lock(&port->mu);
     struct hf_time t = hf__clock_at(&port->clock, hf__local_us());
-    /* As the store told it, not carried on: revs go by it, and all clients count by the store's
-     * value. */
+    /* The store's clock as it was read, not extrapolated: revs are made from it, and all clients
+       use the store's value. */
     if (port->caps.sessions) t.lo_us = port->clock.lo_us;
     pthread_mutex_unlock(&port->mu);
     return t;
@@ -115,7 +115,7 @@ int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_err
     int64_t clock_us = 0, sent_us = begin(port);
     int rc = port->drv->get(port->st, key, row, &clock_us, err);
     end(port, sent_us, clock_us);
-    /* Without one no lease could be judged, and a wait would go on without end. */
+    /* Without a clock no lease could be judged, and a wait would go on without end. */
     int clockless = !rc && !clock_us && !port->caps.local && !port->caps.sessions;
     return clockless ? hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': its 'get' tells no clock",
                                port->drv->name)
@@ -143,7 +143,7 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
     int rc = port->drv->replace_many(port->st, item, n, until_us);
     hf__port_unlock(port);
     note_trip_of_many(port, item, n, hf__local_us() - sent_us);
-    /* The first says best how late it is at most, the last how late at least. */
+    /* The first reading bounds best how late it may be, the last one how early. */
     for (size_t i = 0; i < n; i++)
         if (item[i].clock_us) hf__port_clock(port, sent_us, item[i].clock_us);
     return rc;

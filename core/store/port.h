@@ -19,23 +19,23 @@ struct hf_port {
     pthread_mutex_t serial; /* around calls, for stores without caps.threads */
     pthread_mutex_t mu;     /* protects clock */
     struct hf_clock clock;
-    int64_t round_trip_us; /* how long a request takes, on average; 0: not known */
+    int64_t round_trip_us; /* how long a request takes on average; 0: not known */
     uint64_t ops;          /* requests sent (atomic) */
 };
 
 struct hf_time hf__port_now(struct hf_port *port);
-/* Counts what the driver has asked of itself. */
+/* Adds the requests that the driver has made by itself to the counts. */
 void hf__port_asked(struct hf_port *port, int times);
 /* Takes in the store's clock (0: none) from a reply that came just now to a request sent at
    sent_us. */
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
-/* Call these around each operation. If the driver isn't for several threads, they serialize the
-   calls. */
+/* Call these around each operation. They serialize the calls of a driver that doesn't allow several
+   threads. */
 void hf__port_lock(struct hf_port *port);
 void hf__port_unlock(struct hf_port *port);
 
-/* Call the driver's operation, serialize the calls, take in the clock, and count. */
+/* These call the driver's operation, serialize the calls, take in the clock, and count. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur, hf_error *err);
@@ -63,14 +63,14 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
 int hf__port_scan(struct hf_port *port, const char *prefix,
                   int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,
                   hf_error *err);
-/* These do nothing, successfully, where the driver does not have the operation. */
+/* These return 0 and do nothing if the driver doesn't have the operation. */
 int hf__port_sync(struct hf_port *port, const hf_rowkey *key, hf_error *err);
 int hf__port_inspect(struct hf_port *port, void (*say)(void *arg, int ok, const char *text),
                      void *arg, hf_error *err);
 /* Returns 1 and the text, or 0. */
 int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
 
-/* Requests about sessions (caps.sessions), counted; the clock read. */
+/* These make requests about sessions (caps.sessions), count them, and take in the clock. */
 int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                         hf_error *err);
 int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us, int64_t *ret_ms,

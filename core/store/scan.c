@@ -14,7 +14,7 @@
 struct kept {
     struct kept *next;
     hf_row row;
-    uint64_t hash; /* of the key, as the driver said, and its length */
+    uint64_t hash; /* how many bytes of the key the driver has passed */
     uint32_t len;
     int damaged; /* shown as NULL */
     char text[];

@@ -245,7 +245,7 @@ static void put_text(struct out *o, const char *text)
     put(o, (struct span){text, text + strlen(text)});
 }
 
-/* As it stands, or without the secrets that are in it. */
+/* Writes the path as it stands, or without the secrets in it. */
 static void put_query(struct out *o, struct span query)
 {
     struct span rest = query, name, value;

@@ -9,7 +9,7 @@
 /* Returns what to write instead of a scheme that other programs use; NULL: the scheme is not
    known. */
 const char *hf__scheme_advice(const char *scheme);
-/* Adds to an error about an option that other programs have what to do with it here. */
+/* Adds advice to an error about an unknown option, if other programs have that option. */
 void hf__explain_option(hf_error *err);
 
 #endif

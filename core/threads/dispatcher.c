@@ -13,18 +13,19 @@
 
 #include <unistd.h>
 
-/* A round of looks: so many at most, and begun within a quarter of the shortest claim timeout. */
+/* A round of looks has so many looks at most, all begun within a quarter of the shortest claim
+   timeout. */
 enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
-/* A look that the store keeps waiting says nothing about the next one. */
+/* A look that took longer than this isn't averaged: the store was slow just then. */
 enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
 /* Reports the end of a wait to its caller. Called with the mutex, which is released during a
    callback. */
 static void conclude(hf *h, struct hf_wait *w)
 {
-    w->e->key.who = NULL; /* its id goes with it; there may be no more waits of the key */
+    w->e->key.who = NULL; /* the wait's id goes with it; it may be the key's last wait */
     hf__wait_finish(w);
-    if (!w->done) return; /* its thread may free it as soon as the mutex is free */
+    if (!w->done) return; /* the waiting thread may free the wait as soon as the mutex is free */
     h->callers++;
     pthread_mutex_unlock(&h->mu);
     if (w->once && !w->code) {
@@ -36,7 +37,8 @@ static void conclude(hf *h, struct hf_wait *w)
     h->callers--;
     pthread_cond_broadcast(&w->changed);
     if (h->closing) pthread_cond_broadcast(&h->changed);
-    /* The last that is done with it: pairs with is_done() of acquire.c, which may free it. */
+    /* The last access to the wait: pairs with is_done() of acquire.c, after which it may be freed.
+     */
     __atomic_store_n(&w->callback_done, 1, __ATOMIC_RELEASE);
 }
 
@@ -59,9 +61,9 @@ static void advance_one(hf *h, struct hf_wait *w)
 {
     int was_outside = hf__backs_off(w), local = h->port.caps.local != 0;
     int64_t takes_us = h->look_takes_us;
-    w->notified = 0; /* what comes meanwhile makes it look again */
+    w->notified = 0; /* an event that comes during the look makes it look again */
     w->looking = 1;
-    w->pins++; /* which keeps it in the list */
+    w->pins++; /* a pin, which keeps the wait in the list */
     hf__schedule(w);
     pthread_mutex_unlock(&h->mu);
     int over = advance_timed(w, &takes_us);

@@ -60,12 +60,13 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
         if (l->expires_us && hf__lease_ends(l, now) <= now) hf__mark_lost(l, HF_BY_TIME);
         if (l->hold_until_us && now >= l->hold_until_us) hf__mark_lost(l, HF_BY_MAX_HOLD);
     }
-    /* Not while it is being given back: its memory may be another grant's by then. */
+    /* A lock that is being released isn't touched: its memory may be another grant's by then. */
     if (l->lost && l->on_lost && !l->loss_reported && !l->releasing) {
         hf__run_on_lost(l);
         return;
     }
-    /* Behind the ends: of what is over by time the store isn't asked, nor is it blamed. */
+    /* Checked after the ends by time: the store isn't asked about a grant that is over by time, nor
+       blamed for its loss. */
     if (!l->lost && !l->releasing && hf__asks_store(l) && l->ask_at_us <= now)
         look_into_store(h, l);
 }
@@ -83,13 +84,14 @@ static int64_t tend_locks(hf *h)
 {
     uint64_t steps = hf__port_clock_jumps(&h->port);
     if (steps != h->clock_jumps)
-        hf__each_lock(h, schedule_again, h); /* the clock jumped: each end is another one */
+        hf__each_lock(h, schedule_again, h); /* the store's clock was set, so each end is at another
+                                                local time */
     h->clock_jumps = steps;
     for (struct hf_deadline *d; (d = h->watched.first);) {
         hf_lock *l = HF_DEADLINE_OF(d, hf_lock, watch);
         int64_t now = hf__local_us();
         if (d->at_us > now) return d->at_us;
-        int64_t at = hf__watch_at(l, now); /* it may have been renewed meanwhile */
+        int64_t at = hf__watch_at(l, now); /* the lock may have been renewed meanwhile */
         if (at <= now) {
             /* tend_lock, or the thread that uses the lock then, schedules the next look. */
             hf__deadline_set(&h->watched, d, INT64_MAX);
@@ -105,8 +107,8 @@ static int64_t tend_locks(hf *h)
 
 enum { DEATH_LOOKS = 11 };
 
-/* The notice of a death may come a little before the store knows of it: how long after the notice
-   the store is asked again. */
+/* The notice of a death may come a little before the store itself knows. The store is asked again
+   after this time. */
 static const int64_t death_look_after_us[DEATH_LOOKS] = {
     0, 300, 1000, 3000, 10000, 30000, 100000, 300000, 1000000, 3000000, 10000000};
 
@@ -134,7 +136,7 @@ void *hf__expiry_monitor(void *arg)
     pthread_mutex_lock(&h->mu);
     while (h->closing < HF_CLOSING_THREADS) {
         if (h->port.caps.local && liveness && !h->deaths_told && h->at_store) {
-            /* From here on the store tells deaths. One look finds the peers that died before. */
+            /* From here on the store reports deaths. One look finds the peers that died before. */
             int can = liveness->death_fd != NULL;
             fds[1].fd = can ? liveness->death_fd(h->port.st) : -1;
             h->deaths_told = !can || fds[1].fd >= 0 ? 1 : -1;

@@ -25,7 +25,8 @@
 #include <stdlib.h>
 
 enum { AT_ONCE_LEAST = 8 }; /* where nothing was answered */
-/* A renewal that is due within this part of its lease is made with those that are due now. */
+/* A renewal that is due within this part of its lease is made together with those that are due now.
+ */
 enum { SOON_PART = 12 };
 /* A renewal that wasn't answered is asked for again with a quarter as many others: what always
    hangs is alone soon, and what hung by chance is still made with others. */
@@ -36,16 +37,17 @@ static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
 
 /* One key. */
 struct renewal {
-    hf_lock *first; /* the grants that its write renews: by renewed_with */
+    hf_lock *first; /* the grants that this write renews, linked by renewed_with */
     uint64_t seen;
-    hf_row row, next; /* as it is stored, so far as is known; as it is to be */
-    int reads;        /* `row` isn't known: it is asked for */
+    hf_row row, next; /* the row as it is stored, so far as is known; the row to write */
+    int reads;        /* `row` isn't known: this request asks for it */
     int again;        /* `next` has been sent before */
     int mine;         /* it may have landed */
     int sent;         /* in this call */
-    uint32_t among;   /* so many were asked for together */
-    int late;         /* the time of the call was over before all was sent */
-    int stuck;        /* the first that wasn't answered: the others may have waited behind it */
+    uint32_t among;   /* how many renewals the request had */
+    int late;         /* time ran out before all of them were sent */
+    int stuck;        /* the first one that wasn't answered: those behind it may only have waited
+                         for it */
     int rc;
     hf_error err; /* code 0: nothing was said */
 };
@@ -118,9 +120,9 @@ static int waits_for_key(hf_lock *l)
     return 1;
 }
 
-/* The most urgent grant of the queue; then, beside one that is due, the next that is due soon: due
-   times are spread, and few requests with many renewals each are hurt less by requests that hang
-   than many with few. NULL: there is none. It is in no queue then. */
+/* Takes the most urgent grant of the queue. When one is due, a further call also takes one that is
+   due soon: requests that hang do less harm to few requests with many renewals than to many with
+   few. Returns NULL if there is none. The grant is then in no queue. */
 static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int64_t now_us)
 {
     struct hf_renewals *r = &h->renewals;
@@ -128,8 +130,9 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
     if (!from->first && queue == HF_RENEWALS_DUE && taken) from = &r->waiting;
     if (!from->first) return NULL;
     hf_lock *l = HF_DEADLINE_OF(from->first, hf_lock, renewal);
-    if (l->pending_release) return NULL;                      /* that is a release */
-    if (l->unanswered && taken >= l->again_with) return NULL; /* it is to be among fewer */
+    if (l->pending_release) return NULL; /* that is a release */
+    /* its repetition has to share a request with fewer renewals */
+    if (l->unanswered && taken >= l->again_with) return NULL;
     if (from == &r->waiting && !is_due(l, now_us, 1)) return NULL;
     hf__renewal_drop(l);
     return l;
@@ -144,7 +147,8 @@ static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const str
     return hf__renewal_patience_us(nth, lease_us(l), left_us, trip_us);
 }
 
-/* Takes renewals for one call, which is made at *now. How long the store has for them. */
+/* Takes renewals for one call, which is made at *now. Returns how long the store may take for them.
+ */
 static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most,
                        const struct hf_moment *now)
 {
@@ -155,7 +159,7 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
         struct renewal *r = &b->one[b->n];
         if (!hf__renewable(l) || waits_for_key(l)) continue;
         if (!hf__perhaps_held_at(l, now)) {
-            hf__mark_expired(l); /* it isn't renewed: its holder is told */
+            hf__mark_expired(l); /* it isn't renewed; its holder has been notified */
             continue;
         }
         l->e->renewing = 1;

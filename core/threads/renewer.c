@@ -17,7 +17,7 @@
 #include "threads.h"
 #include "withdraw.h"
 
-/* A worker more is started for a renewal that has waited for this part of its lease. */
+/* One more worker is started for a renewal that is late by this part of its lease. */
 enum { LATE_PART = 24, NO_THREAD_US = 1000000 };
 enum { CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
 
@@ -112,7 +112,8 @@ static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue qu
 
 /* ---- the workers ---- */
 
-/* Which queue a worker looks at first. The first worker leaves to others what may hang. */
+/* Returns the queue that a worker looks at first. The first worker leaves the doubtful renewals,
+   which may hang, to the others. */
 static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] = {
     {HF_RENEWALS_DUE, HF_RENEWALS_DUE, HF_RENEWALS_DUE},
     {HF_RENEWALS_DUE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_LATE},
@@ -155,7 +156,7 @@ static int work(hf *h, struct hf_renewal_worker *w)
 {
     const struct hf_renewals *r = &h->renewals;
     uint32_t nth = (uint32_t)(w - r->worker);
-    /* There are no others, nor will there be. */
+    /* This is the only worker, and no other will be started. */
     int alone = r->workers == 1 && (most_workers(h) == 1 || r->try_at_us);
     for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
         int did = work_at(h, w->batch, order[alone ? 1 : nth][i]);
@@ -195,7 +196,7 @@ static void start_worker(hf *h)
     struct hf_renewals *r = &h->renewals;
     struct hf_renewal_worker *w = &r->worker[r->workers];
     int runs = 0;
-    /* Where sessions are kept a grant is only looked at. */
+    /* Where sessions are kept, a renewal only looks at the grant: one worker is enough. */
     int many = h->port.drv->replace_many && !h->port.caps.sessions;
     w->batch = many ? hf__renew_batch_new() : NULL;
     int rc = hf__start_thread(h, &runs, &w->thread, worker, NULL);
@@ -230,7 +231,8 @@ static int64_t renewals_tend(hf *h)
             pthread_cond_signal(&r->work);
         else if (r->idle)
             pthread_cond_broadcast(&r->work);
-        /* The first worker takes from one queue only, so it isn't idle for the others. */
+        /* The first worker takes from one queue only, so it doesn't count as idle for the other
+           queues. */
         uint32_t idle = r->idle - (queue == HF_RENEWALS_DUE ? 0 : r->first_idle);
         if (!idle && r->workers < most_workers(h)) {
             int64_t at = needs_worker(h, queue);
@@ -254,7 +256,7 @@ void *hf__renewer(void *arg)
         if (h->closing < HF_CLOSING_THREADS)
             until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
         if (h->closing == HF_CLOSING_THREADS) break;
-        /* At once: sessions were given up while this thread was awake. */
+        /* The next round is at once: a session was given up while this thread was awake. */
         if (h->sessions.ending) until_us = 0;
         h->renewer_until_us = hf__min64(renewals_tend(h), until_us);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);

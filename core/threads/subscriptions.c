@@ -95,9 +95,9 @@ static void unsubscribed(struct hf_wait *w)
     if (!w->looking) hf__schedule(w);
 }
 
-/* Tells the driver how the key is to be subscribed to.
-   Returns 1: notifications between the wait's last look and the next flush are lost, for the key
-   wasn't subscribed to before in the same way; 0: they aren't, or there is no subscription. */
+/* Tells the driver how the key is to be subscribed to. Returns 1: notifications between the wait's
+   last look and the next flush are lost, because the key wasn't subscribed to in the same way
+   before. 0: none are lost, or there is no subscription. */
 static int change(hf *h, struct hf_entry *e)
 {
     const hf_notify_ops *ops = h->port.caps.notify;
@@ -111,7 +111,7 @@ static int change(hf *h, struct hf_entry *e)
         return 0;
     }
     uint8_t in_line = w->state == HF_WAIT_QUEUED;
-    /* A request whose id the caller chose may be notified in another place. */
+    /* A request whose id the caller chose may be notified on another channel. */
     int before = e->subscribed;
     int same = before && e->key.in_line == in_line && !w->named && !e->subscribed_named;
     e->subscribed_named = w->named;
@@ -119,7 +119,7 @@ static int change(hf *h, struct hf_entry *e)
     e->key.who = w->party.id;
     e->subscribed = !ops->subscribe(h->port.st, &e->key);
     w->subscribed = (uint8_t)(e->subscribed && !h->disconnected);
-    /* What was said of it in its former place may be out of date: it looks at the row. */
+    /* An event on its former channel may be out of date, so the wait looks at the row. */
     if (before && !same) hf__look_by(w, 0);
     if (!e->subscribed && !w->looking) {
         hf__look_by(w, hf__local_us() + HF_POLL_MS * 1000);
@@ -131,7 +131,8 @@ static int change(hf *h, struct hf_entry *e)
 static int flush(hf *h, hf_event_count *ret)
 {
     struct hf_entry *changed = NULL;
-    if (!h->changed_keys && !h->subscribes) return HF_UNAVAILABLE; /* no wait has needed it yet */
+    /* no wait has needed a subscription yet */
+    if (!h->changed_keys && !h->subscribes) return HF_UNAVAILABLE;
     for (struct hf_entry *e; (e = h->changed_keys);) {
         h->changed_keys = e->changed_next;
         e->changed = 0;

@@ -16,8 +16,8 @@ void *hf__dispatcher(void *handle);
 void *hf__expiry_monitor(void *handle);
 /* Renews what is due, ends sessions, and cancels requests late. */
 void *hf__renewer(void *handle);
-/* Ends the threads that the renewer has started, and the keepers. No other thread is left but the
-   caller's. */
+/* Ends the threads that the renewer has started, and the keepers. After it only the caller's thread
+   is left. */
 void hf__renewals_close(hf *h);
 
 /* ---- subscriptions.c ---- */
@@ -33,7 +33,8 @@ void hf__take_events(hf *h);
    mutex, which is released meanwhile. */
 int64_t hf__tend_waits(hf *h);
 int64_t hf__tend_claims(hf *h);
-/* Make all waits look; make the waits look that depend on a session that has died. */
+/* The first one makes all waits look; the second one those that depend on a session that has died.
+ */
 void hf__look_after_waits(hf *h);
 void hf__look_for_deaths(hf *h);
 
@@ -41,8 +42,9 @@ void hf__look_for_deaths(hf *h);
 
 struct hf_renew_batch *hf__renew_batch_new(void); /* NULL: out of memory */
 void hf__renew_batch_free(struct hf_renew_batch *batch);
-/* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
-   there was none; 1; 2: some weren't answered. Called with the mutex, which is released. */
+/* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0: the
+   queue had none; 1: it renewed some; 2: some weren't answered. Called with the mutex, which is
+   released. */
 int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
 
 /* ---- keepers.c: the threads that keep sessions alive (stores with hf_session_ops) ---- */

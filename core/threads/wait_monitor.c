@@ -63,9 +63,9 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
     return act || !row->n_holders;
 }
 
-/* Looks at the row for this wait. Steps it if a holder's or an unclaimed grant is over, or the
-   party just ahead has died. Wakes the wait if it has left the queue. Called under the mutex, which
-   is dropped meanwhile; the wait is pinned, which keeps it in the list. */
+/* Looks at the row for this wait. Steps the row if a holder's or an unclaimed grant is over, or if
+   the party just ahead has died. Wakes the wait if it has left the queue. Called under the mutex,
+   which is released meanwhile; the wait is pinned, which keeps it in the list. */
 static void notice(hf *h, struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};
@@ -86,7 +86,7 @@ static void notice(hf *h, struct hf_wait *w)
         if (!rc && at >= (int64_t)row.n_holders) to_notice(w, &row, at, &next);
     }
     if (rc) next = hf__local_us() + HF_POLL_MS * 1000;
-    /* A store that is gone for good is told to the wait, too. */
+    /* A store that is gone for good ends the wait, too. */
     int gone = rc && rc != HF_UNAVAILABLE && rc != HF_UNKNOWN;
     stands = !rc && at >= (int64_t)row.n_holders;
     /* It has been granted, perhaps by a client that died before it could wake it. Or it was, and
@@ -120,7 +120,7 @@ int64_t hf__tend_waits(hf *h)
             continue;
         }
         hf__deadline_drop(&h->notices, &w->notice);
-        w->unnoticed = 1; /* it is looked after when it stands in line */
+        w->unnoticed = 1; /* once it is queued, it is looked at again */
     }
     return 0; /* at once, behind the locks */
 }
@@ -130,8 +130,8 @@ void hf__look_after_waits(hf *h)
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) hf__notice_at(w, 0);
 }
 
-/* Returns 1 if all of many waits may be looked at now: not so often that this takes more than a
-   twentieth of a processor, but some time after each death. */
+/* Returns 1 if all waits, when they are many, may be looked at now: at most a twentieth of a
+   processor's time goes into that, and some time passes after each death. */
 static int may_sweep(hf *h)
 {
     int64_t now_us = hf__local_us(), pause_us = h->n_at_store * INT64_C(20);

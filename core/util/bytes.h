@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The last bytes of a text (below 8), zeros after them. */
+/* The last bytes of a text (fewer than 8), followed by zeros. */
 static inline uint64_t hf__tail(const char *s, size_t len)
 {
     uint64_t w = 0;
@@ -17,7 +17,8 @@ static inline uint64_t hf__tail(const char *s, size_t len)
     if (len >= 4) {
         memcpy(&first, s, 4);
         memcpy(&last, s + len - 4, 4);
-        return first | (uint64_t)last << (len - 4) * 8; /* where they overlap they are the same */
+        /* two reads that overlap: the bytes they share are the same */
+        return first | (uint64_t)last << (len - 4) * 8;
     }
     for (size_t i = 0; i < len; i++) w |= (uint64_t)(unsigned char)s[i] << i * 8;
     return w;

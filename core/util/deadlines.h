@@ -28,7 +28,7 @@ struct hf_deadlines {
 /* Sets the deadline, or changes it. A deadline that is set to the same time again keeps its turn.
  */
 void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t at_us);
-/* Takes it out, if it is in. */
+/* Takes the node out, if it is in the queue. */
 void hf__deadline_drop(struct hf_deadlines *all, struct hf_deadline *d);
 
 /* Returns the earlier of two times. */
@@ -40,7 +40,7 @@ static inline int64_t hf__deadlines_next(const struct hf_deadlines *all)
     return all->first ? all->first->at_us : INT64_MAX;
 }
 
-/* What the deadline is a member of. */
+/* Returns the struct that the deadline is a member of. */
 #define HF_DEADLINE_OF(deadline, type, member) \
     ((type *)(void *)((char *)(deadline)-offsetof(type, member)))
 

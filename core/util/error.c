@@ -43,7 +43,8 @@ int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
-    /* One line, and nothing that a terminal would obey, whatever was in the arguments. */
+    /* Makes one line of the text, without anything that a terminal would obey, whatever the
+       arguments held. */
     for (char *p = err->text; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
     return code;

@@ -15,7 +15,8 @@ void hf__error_keep(hf_error **at, const hf_error *why)
 void hf__error_clear(hf_error **at)
 {
     if (!*at)
-        return; /* so with nearly every lock: a call of free that does nothing costs time, too */
+        return; /* nearly every lock has none, and even a call of free that does nothing costs time
+                 */
     free(*at);
     *at = NULL;
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum { HF_MARK_VALUES = 1 << 16, HF_MARK_LEAVES = HF_MARK_VALUES / 64 };
-enum { HF_MARKS_FROM = 64 }; /* marks are made from this number of waits on; fewer waits all look */
+enum { HF_MARKS_FROM = 64 }; /* with fewer waits than this no marks are made, and all waits look */
 
 struct hf__key_marks {
     _Atomic uint64_t some[HF_MARK_LEAVES / 64], leaf[HF_MARK_LEAVES];
@@ -24,17 +24,17 @@ struct hf__key_marks {
 /* The marks that were taken and not returned yet. All zero: none. */
 struct hf__mark_reader {
     uint64_t some, leaf;
-    uint32_t at_some, at_leaf; /* at_some: one more than the word of `some` */
+    uint32_t at_some, at_leaf; /* at_some: the index of the word of `some`, plus 1 */
 };
 
-/* A wakeup that many waits share, as its one reader knows it. All zero at first. */
+/* A wakeup that many waits share, as its only reader has seen it. All zero at first. */
 struct hf__marked_wakeup {
     struct hf__mark_reader reader;
     uint32_t counted; /* the count at the last event, while there were no marks */
-    int all;          /* the next event is about every key */
+    int all;          /* 1: the next event is about every key */
 };
 
-/* Tests of the shared-memory code see each access. */
+/* A macro, so that the tests of the shared-memory code see each access. */
 #ifndef HF_MARK_SEEN
 #define HF_MARK_SEEN(p, how) ((void)0)
 #endif

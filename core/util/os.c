@@ -152,7 +152,7 @@ int hf__open_at(int dir, const char *path, int flags, unsigned mode)
     int fd = dir == AT_FDCWD ? open(path, flags | O_CLOEXEC, mode)
                              : openat(dir, path, flags | O_CLOEXEC, mode);
     hf__low_free(held);
-    /* Had the hold failed, or had another thread closed one of them meanwhile. */
+    /* Needed if the hold failed, or if another thread has closed one of them meanwhile. */
     return hf__fd_above(fd);
 }
 

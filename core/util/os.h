@@ -23,7 +23,7 @@ static inline void hf__explicit_bzero(void *at, size_t len)
 #define explicit_bzero hf__explicit_bzero
 #endif
 
-/* What is seldom needed stays out of what is always needed: its registers and its stack, too. */
+/* Code that is seldom needed stays out of the fast path, with its registers and its stack. */
 #define HF_APART __attribute__((noinline))
 #define HF_COLD  __attribute__((cold, noinline))
 
@@ -40,8 +40,9 @@ void hf__random(void *to, size_t len);
    looks at what it waits for, and at the clock, again. */
 void hf__thread_condition(pthread_cond_t *cond);
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
-unsigned hf__fork_generation(void); /* changes in the child of a fork */
-extern unsigned hf__forks;          /* the same, once it has been asked for */
+unsigned hf__fork_generation(void); /* a number that changes in the child of a fork */
+extern unsigned hf__forks;          /* the same number, without a call, once hf__fork_generation was
+                                       called */
 
 /*
  * Descriptors 0, 1 and 2 are not ours, even while they are closed: what the program prints would

@@ -8,7 +8,8 @@
 
 #include <pthread.h>
 
-/* Starts body(arg), unless *runs. 0: it runs (*runs); else why it can't be started. */
+/* Starts a thread that runs body(arg), unless *runs is 1 already. Returns 0: it runs, and *runs is
+   1; else why it can't be started. */
 int hf__start_thread(void *arg, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
 
 #endif

@@ -15,10 +15,10 @@
 enum {
     SECOND = 1000000,
     EVERY_US = 60 * SECOND,
-    SOON_US = 310000, /* at another place within the second each time */
+    SOON_US = 310000, /* so that each request meets another part of the second */
     CLOSE_US = 200000,
     CLOSE_TIMES = 8,
-    STEP_US = 10 * SECOND, /* more is no reply that was late, but a clock that was set */
+    STEP_US = 10 * SECOND, /* a difference larger than this isn't a late reply: the clock was set */
     DRIFT_PPM = 500,
     LATELY_US = SECOND / 2
 };
@@ -50,7 +50,7 @@ void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t receive
     if (!date->known || lo >= date->hi_us + far_us || hi <= date->lo_us - far_us) {
         date->lo_us = lo;
         date->hi_us = hi;
-        /* Members that disagree would be asked without an end. */
+        /* If members disagree, asking for the date more often would go on without end. */
         if (!date->known || received_us - date->set_us >= EVERY_US) date->close = 0;
         date->set_us = received_us;
     } else {
@@ -68,7 +68,7 @@ void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t receive
     date->mute_until_us = 0;
     int close = date->hi_us - date->lo_us <= CLOSE_US;
     int soon = !close && date->close++ < CLOSE_TIMES;
-    if (close) date->close = 0; /* the clocks' rates take it apart again */
+    if (close) date->close = 0; /* the rates of the two clocks move the bounds apart again */
     date->due_us = received_us + (soon ? SOON_US : EVERY_US);
     pthread_mutex_unlock(&date->mu);
 }
@@ -87,8 +87,8 @@ int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision)
     if (date->known) {
         int64_t now = hf__local_us();
         us = now + date->lo_us - drift(date, now);
-        /* The revision goes on faster than revs do: a write that makes several grants adds so many
-           to them. */
+        /* The revision counts 16 for each write, because a write that makes several grants raises
+           revs by as many. */
         us = us - us % SECOND + revision * 16 % SECOND;
         if (us < date->told_us && us > date->told_us - STEP_US) us = date->told_us;
         date->told_us = us;
@@ -127,7 +127,7 @@ static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
     return rc;
 }
 
-/* Notes that the server gave no date, so that it isn't asked again for a while. */
+/* Notes that no server gave a date, so that none is asked again for a while. */
 static void not_told(struct hf__et_date *date)
 {
     pthread_mutex_lock(&date->mu);
@@ -147,7 +147,7 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
     } else {
         pthread_mutex_lock(&date->asking);
     }
-    look(date, &known, &due); /* another one may have asked meanwhile */
+    look(date, &known, &due); /* another thread may have asked meanwhile */
     if (due) rc = ask(http, known, why);
     if (rc && known) {
         not_told(date);
@@ -183,7 +183,7 @@ int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock
     if (is_certain(date, &us, &mute)) return us + within_us;
     pthread_mutex_lock(&date->asking);
     if (!is_certain(date, &us, &mute) && !mute) {
-        /* What is told now is no earlier than what anybody was told before. */
+        /* The date of this moment is no earlier than any that another client was given before. */
         if (ask(http, 1, why))
             not_told(date);
         else

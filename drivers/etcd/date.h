@@ -1,6 +1,6 @@
 /*
- * date.h - the server's date where its answers don't tell it: asked for by requests of its own, and
- * carried on by the local clock in between.
+ * date.h - the server's date, which gRPC's answers don't contain. It is asked for by requests of
+ * its own, and extrapolated by the local clock in between.
  */
 #ifndef HF_ETCD_DATE_H
 #define HF_ETCD_DATE_H
@@ -12,23 +12,26 @@
 struct hf__et_http;
 
 struct hf__et_date {
-    pthread_mutex_t asking, mu; /* one asks at a time; mu: for what follows */
-    int known, close;           /* close: how often it was asked for to know it closer */
-    int64_t lo_us, hi_us;       /* how far it is ahead of the local clock, at least and less than */
-    int64_t asked_us, due_us;   /* by the local clock: when it was asked for, and is to be again */
-    int64_t told_us, set_us;    /* the last that was told; local: when it was found to be set */
-    int64_t mute_until_us;      /* it was asked for in vain */
+    pthread_mutex_t asking, mu; /* asking: held by the thread that asks; mu: protects the rest */
+    int known, close;           /* close: how often it was asked for to narrow the bounds */
+    int64_t lo_us, hi_us;       /* how far the server's clock is ahead of the local one: at least
+                                   lo_us, less than hi_us */
+    int64_t asked_us, due_us;   /* local: when it was last asked for; when it is to be asked for
+                                   again */
+    int64_t told_us, set_us;    /* the last date that was returned; local: when the server's clock
+                                   was found to be set */
+    int64_t mute_until_us;      /* local: no server gave a date, so none is asked until then */
 };
 
 void hf__et_date_open(struct hf__et_date *date);
 void hf__et_date_close(struct hf__et_date *date);
 
-/* Makes sure that a date of the server is known. 0, or an HF_ error: none is, and no server tells
-   it. */
+/* Makes sure that a date of the server is known. Returns 0, or an HF_ error: no date is known, and
+   no server gives one. */
 int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err);
 
-/* Returns the date; within a second of it the cluster's revision counts on. It goes back only if
-   the server's clock was set, and is never ahead of the server's clock. */
+/* Returns the date. Within a second the cluster's revision takes the place of the clock. The date
+   goes back only if the server's clock was set, and is never ahead of the server's clock. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
 
 /* Returns the clock for a reply that said clock_us, with a row of that rev (0: no row). A row that

@@ -8,8 +8,8 @@
 
 struct hf__et_conn;
 
-/* Goes on with a socket that is connected to that endpoint, which is its own from then on. 0, or an
-   HF_ error with its reason in `why`. */
+/* Takes over a socket that is connected to that endpoint, and sets up the connection. Returns 0, or
+   an HF_ error with its reason in `why`. */
 typedef int hf__et_login_fn(void *arg, int fd, const char *endpoint, int64_t until_us,
                             char why[HF_ET_WHY]);
 

@@ -43,7 +43,7 @@ static int prepare(hf_store *st, hf_error *err)
     hf_row_init(&row);
     int rc = hf__et_look(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
-    /* Whatever may be wrong with that row is its user's to hear. */
+    /* If that row is damaged, the client that uses it reports the damage. */
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
@@ -71,7 +71,7 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 
 /* ---- doctor ---- */
 
-/* Reports what this user may not read. That is no failure: locks need no administrator. */
+/* Reports what this user may not read. That is no failure: locks need no administrator's rights. */
 static int not_told(void (*say)(void *arg, int ok, const char *text), void *arg, const char *what)
 {
     char text[100];
@@ -126,8 +126,8 @@ static int inspect_alarms(hf_store *st, void (*say)(void *arg, int ok, const cha
     return 0;
 }
 
-/* Releases that may lose or alter what they have answered, when a member crashes: etcd's pull
-   request 13908 (3.5.3) and issue 14370 (3.5.5). */
+/* Releases that may lose or alter a write that they have confirmed, if a member crashes: etcd's
+   pull request 13908 (3.5.3) and issue 14370 (3.5.5). */
 static int loses_answers(const char *version)
 {
     unsigned major, minor, patch;

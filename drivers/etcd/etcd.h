@@ -47,7 +47,7 @@ struct hf__et_mark {
 };
 struct hf__et_marks {
     struct hf__et_mark *at;
-    size_t places, n; /* a power of two, or 0; of them used */
+    size_t places, n; /* its capacity, a power of two or 0; how many are used */
 };
 
 /* A session that was made here, and until when (local) it may live if nobody keeps it. */
@@ -66,7 +66,8 @@ struct hf_store {
     struct hf__et_own *own; /* not ended, the newest last */
     size_t n_own, own_cap;
     struct hf__et_marks marks;
-    uint32_t address, count; /* of the numbers of its sessions: see leases.c */
+    uint32_t address, count; /* the digits with which the numbers of this handle's sessions begin:
+                                see leases.c */
 };
 
 /* prefix + text + tail, and the key of an inbox, in the request's memory. */

@@ -186,7 +186,7 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
     return 1;
 }
 
-/* A long listing isn't kept room for. */
+/* A long listing would keep that memory: it is freed. */
 static void shrink(struct hf__et_h2 *h)
 {
     if (h->call.cap <= KEPT_CAP) return;

@@ -7,18 +7,18 @@
 
 #include "transport.h"
 
-/* A call that goes on. It connects, and waits until the call has been sent: by `x`, whose body is
-   to stay until the end; NULL: it failed. */
+/* Begins a call that goes on answering: connects, and waits until the call has been sent. `x` has
+   the body, which has to stay until the call ends. Returns NULL if it failed. */
 struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchange *x,
                                   int64_t until_us);
 void hf__et_h2_end(struct hf__et_h2 *h);
 
-/* Is told of an answer, a message of the call's kind; NULL: what came isn't one. */
+/* Called for each answer, a message of the call's kind; NULL: what came isn't one. */
 typedef void hf__et_receive_fn(void *arg, const ProtobufCMessage *said);
 
-/* Tells what has come of it by now. 0, or 1: it has ended. */
+/* Calls `receive` for each answer that has come by now. Returns 0; 1: the call has ended. */
 int hf__et_h2_receive(struct hf__et_h2 *h, hf__et_receive_fn *receive, void *arg);
-/* To be waited for, and whether to write there. */
+/* Returns the descriptor to wait for, and whether to wait until it can be written. */
 int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write);
 
 #endif

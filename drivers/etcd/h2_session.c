@@ -13,7 +13,7 @@
 enum {
     REPLY_CAP = (64 << 20) + HF_ET_FRAME,
     READ_CAP = 16384,
-    WINDOW = 4 << 20 /* what may come before we have said that there is room again */
+    WINDOW = 4 << 20 /* how many bytes the server may send before we announce more room */
 };
 
 /* ---- what nghttp2 tells ---- */
@@ -132,7 +132,7 @@ int hf__et_h2_open_session(struct hf__et_h2 *h)
 
 /* ---- bytes ---- */
 
-/* Puts what is to be sent behind what hasn't left. 0: no memory. */
+/* Appends bytes to those that haven't been sent yet. Returns 0 if there is no memory. */
 static int collect(struct hf__et_h2 *h)
 {
     const uint8_t *more;
@@ -208,7 +208,7 @@ int hf__et_h2_go_on(struct hf__et_h2 *h, const int *until, int64_t until_us, cha
 {
     while (!*until) {
         if (hf__et_h2_send_out(h, why)) return 1;
-        if (*until) break; /* we have ended it, for it was wrong */
+        if (*until) break; /* this client has ended the call, because the answer was wrong */
         if (hf__et_h2_is_over(h)) {
             snprintf(why, HF_ET_WHY, "what it says isn't HTTP/2");
             return 1;

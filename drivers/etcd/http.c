@@ -21,7 +21,7 @@ void hf__et_free_secret(char *secret)
 
 /* ---- what the server says ---- */
 
-/* Which endpoint is asked again after this answer. */
+/* Which endpoint is asked the same again after this answer. */
 enum again {
     NOBODY,
     ANOTHER, /* this member can't serve now; another one may */
@@ -49,7 +49,7 @@ static const struct meaning {
     {"etcdserver: too many operations", HF_FULL, NOBODY},
     {"grpc: received message larger than max", HF_FULL, NOBODY},
     {"etcdserver: too many requests", HF_UNAVAILABLE, ANOTHER},
-    /* While it starts it doesn't know yet what the cluster can. */
+    /* A server that is just starting doesn't know yet what the cluster supports. */
     {"etcdserver: not capable", HF_UNAVAILABLE, ANOTHER},
     {"etcdserver: rpc not supported for learner", HF_UNAVAILABLE, ANOTHER},
     {"etcdserver: no leader", AMBIGUOUS, ANOTHER},
@@ -87,7 +87,8 @@ static int code_of(const struct hf__et_exchange *x, int ambiguous)
 
 /* ---- one exchange ---- */
 
-/* Is the answer one of a member that can't serve, and may another one be asked the same? */
+/* Returns 1 if the answer is one of a member that can't serve, and another member may be asked the
+   same. */
 static int asks_another(struct hf__et_http *http, const struct hf__et_exchange *x)
 {
     const struct meaning *m = x->failed ? NULL : meaning_of(x->said);
@@ -137,7 +138,7 @@ void hf__et_free(struct hf__et_reply *reply)
     reply->message = NULL;
 }
 
-/* Texts of others in ours: one line, nothing that a terminal would obey. */
+/* Makes one line of another program's text, without anything that a terminal would obey. */
 static const char *plain(char *text)
 {
     for (char *s = text; *s; s++)
@@ -174,7 +175,7 @@ static int settle(struct hf__et_http *http, struct hf__et_exchange *x, int ambig
         read_header(http, ret);
         return 0;
     }
-    /* Without a text that can be read it is nothing that etcd says. */
+    /* An answer without a readable text isn't etcd's. */
     snprintf(text, sizeof text, "%s", x->said[0] ? x->said : "an answer that isn't etcd's");
     return hf_fail(err, code_of(x, ambiguous), 0, "etcd: %s '%s': %s", what, key, plain(text));
 }
@@ -196,7 +197,8 @@ static int request(struct hf__et_http *http, enum hf__et_call call, const Protob
     int rc = settle(http, &x, ambiguous, ret, what, key, err);
     if (rc && !x.failed) m = meaning_of(x.said);
     *ret_as_new = m && m->again == AS_NEW;
-    /* A lease's header is from before it was kept: of no later term, perhaps of an earlier one. */
+    /* The header of a lease's reply is from before the lease was kept: its term may be an earlier
+       one, but no later one. */
     if (!rc && ret->term && call != HF_ET_LEASE_KEEP)
         __atomic_store_n(&http->term, ret->term, __ATOMIC_RELEASE);
     explicit_bzero(x.body, x.len); /* it may be a password */
@@ -207,7 +209,7 @@ static int request(struct hf__et_http *http, enum hf__et_call call, const Protob
 
 /* ---- logging in ---- */
 
-/* Logs in. 0: http->token is valid. */
+/* Logs in. Returns 0: http->token is valid. */
 static int log_in(struct hf__et_http *http, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
@@ -221,7 +223,8 @@ static int log_in(struct hf__et_http *http, hf_error *err)
     int rc = request(http, HF_ET_LOGIN, &who.base, NULL, NULL, 0, HF_UNAVAILABLE, &reply, &as_new,
                      "authenticate", http->user, err);
     if (!rc) token = ((HfEt__AuthenticateResponse *)reply.message)->token;
-    if (rc == HF_UNSUPPORTED) { /* the server doesn't ask for a user; etcdctl takes it so, too */
+    if (rc == HF_UNSUPPORTED) { /* the server doesn't ask for a user, so the URL's user is ignored,
+                                   as by etcdctl */
         token = "";
         rc = 0;
     }
@@ -233,7 +236,8 @@ static int log_in(struct hf__et_http *http, hf_error *err)
     return rc;
 }
 
-/* A token of the user's; `old` isn't valid any more. A copy, to be freed. */
+/* Copies a token of the user into *ret, to be freed. `old` is a token that isn't valid any more.
+   Returns 0 or the error. */
 static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_error *err)
 {
     int rc = 0;
@@ -260,7 +264,8 @@ static int post(struct hf__et_http *http, enum hf__et_call call, const ProtobufC
     if (!rc) {
         rc =
             request(http, call, body, mem, token, keep_us, ambiguous, ret, &as_new, what, key, err);
-        /* The token has expired, or meanwhile one is asked for: then nothing was done. */
+        /* The token has expired, or the server asks for one by now. In either case nothing was
+           done. */
         if (rc && as_new && token) {
             char *next = NULL;
             rc = get_token(http, token, &next, err);

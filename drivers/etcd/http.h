@@ -18,27 +18,31 @@ struct hf__et_h2; /* h2_session.h */
 
 struct hf__et_http {
     char *endpoint[HF_ET_ENDPOINTS]; /* http://host:port */
-    unsigned n_endpoints, at;        /* at: the one that answered last (atomic) */
+    unsigned n_endpoints, at;        /* at: the index of the one that answered last (atomic) */
     char *cafile, *cert, *key, *user, *password;
     int64_t io_timeout_ms;
-    /* Sessions are kept by connections of their own: none of them waits for other requests. */
+    /* Sessions are kept by connections of their own, so that they don't wait behind other
+       requests. */
     struct hf__pool pool, keep_pool;
-    struct hf__et_h2 *h2[HF_ET_LINKS]; /* those of pool, then those of keep_pool */
+    struct hf__et_h2 *h2[HF_ET_LINKS]; /* the connections of pool, then those of keep_pool */
     struct hf__et_date date;           /* gRPC's answers don't tell it */
-    void *date_link;                   /* libcurl's, by which it is asked for, by one at a time */
+    void *date_link;                   /* libcurl's handle for asking for the date; one thread at a
+                                          time uses it */
     pthread_mutex_t token_mu;
-    char *token;  /* of this user; NULL: none yet */
-    int64_t term; /* the raft term of the last reply that told one, 0 before (atomic) */
+    char *token;  /* the token of this user; NULL: none yet */
+    int64_t term; /* the raft term of the last reply that had one; 0 before (atomic) */
     int ready;
 };
 
 struct hf__et_reply {
-    ProtobufCMessage *message; /* of the call's kind; to be freed with hf__et_free */
-    int64_t clock_us;          /* about the server's, to a second, and growing; 0: not told */
-    int64_t term;              /* of the last entry that this member had applied; 0: not told */
+    ProtobufCMessage *message; /* a message of the call's kind; to be freed with hf__et_free */
+    int64_t clock_us;          /* the server's clock, within about a second; never goes back; 0: not
+                                  known */
+    int64_t term;              /* the term of the last entry that this member had applied; 0: not
+                                  known */
 };
 
-/* Reads what the URL says of it. To be closed in every case. */
+/* Reads the endpoints, files and user from the URL. To be closed in every case. */
 int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_timeout_ms,
                      hf_error *err);
 void hf__et_http_close(struct hf__et_http *http);
@@ -52,8 +56,9 @@ void hf__et_http_close(struct hf__et_http *http);
 int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *request,
                 const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
                 const char *what, const char *key, hf_error *err);
-/* The same for what keeps a session: it is to be answered by until_us, local (later by what a new
-   connection takes), it tells no clock, and nothing more is done if it is done twice. */
+/* Makes a request that keeps a session. It is to be answered by until_us, local (later by the
+   time that a new connection takes). It brings no clock. Doing it twice does no more than
+   doing it once. */
 int hf__et_post_keep(struct hf__et_http *http, enum hf__et_call call,
                      const ProtobufCMessage *request, const struct hf__et_mem *mem,
                      int64_t until_us, struct hf__et_reply *ret, const char *what, const char *key,
@@ -68,9 +73,9 @@ void hf__et_free_secret(char *secret);
    0, HF_INVALID or HF_NOMEM. */
 int hf__et_add_endpoint(struct hf__et_http *http, const char *host_port, size_t len, int port,
                         int tls);
-/* The endpoint in use doesn't do: the next one from now on. */
+/* Moves on to the next endpoint, because the one in use can't be used. */
 void hf__et_next(struct hf__et_http *http);
-/* The host of an endpoint, without brackets, and its port. */
+/* Returns the host of an endpoint, without brackets, and its port. */
 void hf__et_split(const char *endpoint, char host[HF_ET_HOST_CAP], char port[HF_ET_PORT_CAP]);
 
 #endif

@@ -79,7 +79,8 @@ int hf__et_made_in(uint64_t session, int64_t term)
     return made && made == ((uint64_t)term & ((1 << TERM_BITS) - 1));
 }
 
-/* Terms are compared as numbers that go round. One of no known term doesn't get better. */
+/* Compares the terms as numbers that wrap around. A session of no known term isn't stale: a new one
+   would be no better. */
 int hf__et_session_stale(hf_store *st, uint64_t session)
 {
     uint16_t made = (uint16_t)session;
@@ -151,8 +152,8 @@ static int ask(hf_store *st, enum hf__et_call call, uint64_t session, struct hf_
     return hf__et_post(&st->http, call, &request.base, NULL, HF_UNAVAILABLE, ret, what, name, err);
 }
 
-/* Makes a lease of `s` seconds, in the term that its number has or a later one. *ret_ttl: for how
-   many seconds the server has made it. */
+/* Makes a lease of `s` seconds, in the term that its number names or in a later one. *ret_ttl: how
+   many seconds the server has given it. */
 static int grant(hf_store *st, int64_t s, uint64_t *ret, int64_t *ret_ttl, int64_t *ret_clock_us,
                  hf_error *err)
 {
@@ -245,7 +246,7 @@ int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_
     int rc = hf__et_post_keep(&st->http, HF_ET_LEASE_KEEP, &request.base, NULL, until_us, &reply,
                               "keep", name, err);
     if (rc) return rc;
-    /* The second request has a part of the time in any case. */
+    /* A part of the time is left for the second request in any case. */
     int64_t least_us = hf__local_us() + patience_us / 2;
     if (until_us < least_us) until_us = least_us;
     int64_t ms = ((HfEt__LeaseResponse *)reply.message)->ttl * 1000, term = reply.term;
@@ -253,7 +254,7 @@ int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_
     if (ms <= 0)
         return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
                        (unsigned long long)session);
-    own_kept(st, session, ms); /* by a leader of before, perhaps: at least it isn't forgotten */
+    own_kept(st, session, ms); /* perhaps by a former leader: at least the lease isn't forgotten */
     rc = led_still(st, session, term, until_us, "keep", err);
     if (!rc) *ret_ms = ms;
     return rc;

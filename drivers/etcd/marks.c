@@ -84,7 +84,7 @@ void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session)
 {
     size_t i = m->places ? place_of(m, hash, session) : 0;
-    /* Another thread has put it again since. */
+    /* Another thread has put the key again since. */
     if (!m->places || !m->at[i].session || m->at[i].inbox == HF_ET_PUT) return;
     /* The marks that follow in the run are inserted again, so that a search still finds them. */
     m->at[i].session = 0;

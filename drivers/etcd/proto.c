@@ -35,7 +35,7 @@ const struct hf__et_method *hf__et_method(enum hf__et_call call)
     return &all[call];
 }
 
-/* Each answer begins with its header. */
+/* The first field of each answer is its header. */
 #define HEADED(type)                                                                         \
     _Static_assert(offsetof(HfEt__##type, header) == offsetof(HfEt__HeaderResponse, header), \
                    "the header comes first")

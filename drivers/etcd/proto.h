@@ -31,7 +31,7 @@ struct hf__et_method {
     const char *name; /* the path of its requests */
     const ProtobufCMessageDescriptor *reply;
     int streams;      /* the server may answer several times */
-    int needs_header; /* an answer without a header says nothing */
+    int needs_header; /* an answer without a header isn't a valid one */
 };
 
 const struct hf__et_method *hf__et_method(enum hf__et_call call);
@@ -50,7 +50,7 @@ struct hf__et_mem {
 
 /* Returns zeroed memory, or NULL. */
 void *hf__et_alloc(struct hf__et_mem *mem, size_t size);
-/* Returns a copy; without bytes if there is no memory. */
+/* Returns a copy. If there is no memory, the copy has no bytes. */
 ProtobufCBinaryData hf__et_copy(struct hf__et_mem *mem, const void *bytes, size_t len);
 /* Returns the list of n pointers, moved if it is full, with room for one more; or NULL. */
 void *hf__et_room(struct hf__et_mem *mem, void *list, size_t n);
@@ -64,12 +64,13 @@ enum { HF_ET_FRAME = 5 };
 /* Makes a frame of the message, to be freed. Returns 0 or HF_NOMEM. */
 int hf__et_frame(const ProtobufCMessage *m, uint8_t **ret, size_t *ret_len);
 
-/* Returns the length of the frame that begins at `at`, with its head. 0: more bytes are needed to
-   know; SIZE_MAX: the frame is compressed, which was not asked for, or longer than any answer. */
+/* Returns the length of the frame that begins at `at`, its head included. 0: more bytes are needed
+   to know it; SIZE_MAX: the frame is compressed, which was not asked for, or longer than any
+   answer. */
 size_t hf__et_frame_len(const uint8_t *at, size_t len);
 
-/* Reads a message of that kind. NULL: it isn't one, or *ret_nomem is 1. To be freed with
-   hf__et_free_message. */
+/* Reads a message of that kind, to be freed with hf__et_free_message. Returns NULL if it isn't such
+   a message, or if there is no memory (*ret_nomem is 1). */
 ProtobufCMessage *hf__et_unpack(const ProtobufCMessageDescriptor *kind, const uint8_t *at,
                                 size_t len, int *ret_nomem);
 /* Reads the message of a whole frame. */

@@ -11,15 +11,16 @@ struct replace {
     hf_store *st;
     const hf_rowkey *key;
     uint64_t seen;
-    const hf_row *row; /* NULL: none is to be there */
+    const hf_row *row; /* NULL: the row is to be deleted */
     hf_row *cur;
     int64_t *ret_clock_us;
     hf_error *err;
 };
 
-/* etcd looks for room before it does anything, and once more when it has done it, and says the same
-   of both. But what it has answered doesn't land later on: so what stands there now tells which of
-   them it was, unless others have written since. */
+/* Finds out whether a write that was refused for want of room has landed. etcd checks for room
+   before the write and once more after it, and gives the same error for both. A write that was
+   answered doesn't land later, so the stored row shows which it was, unless another client has
+   written since. */
 static int without_room(const struct replace *s)
 {
     hf_row there;
@@ -103,7 +104,7 @@ static void find_old(hf_store *st, const hf_row *was, const hf_row *row, struct 
     pthread_mutex_unlock(&st->mu);
 }
 
-/* Leaves those whose lease is gone. */
+/* Removes from the list the sessions whose lease still lives. */
 static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
 {
     size_t n = of->n;

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_FORMAT = 1 }; /* of this message; other stores number theirs */
+enum {
+    ROW_FORMAT = 1
+}; /* the number of this message's format; other stores number theirs by
+      themselves */
 
 /* ---- there ---- */
 

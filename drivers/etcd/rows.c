@@ -36,17 +36,19 @@ ProtobufCBinaryData hf__et_inbox(const hf_store *st, struct hf__et_mem *mem, con
 
 /* ---- a range of keys as rows ---- */
 
-/* What stands beside a row of a session: its key, and by which lease that was put back. */
+/* A session as the keys beside a row show it: its key, and the lease by which that key was put
+   back. */
 struct life {
     uint64_t session, by; /* by: 0: it wasn't */
     int there;
 };
 
-/* The keys of one key of ours, from kvs[*at] on. */
+/* The keys that belong to one key of ours, from kvs[*at] on. */
 struct group {
     char *key;                        /* with the prefix; NULL: none */
     size_t len;                       /* of it */
-    const ProtobufCBinaryData *value; /* of the row, the answer's; NULL: there is none */
+    const ProtobufCBinaryData *value; /* the row's value, which belongs to the answer; NULL: there
+                                         is no row */
     uint64_t rev;                     /* 0: there is none */
     struct life *life;
     size_t n_lives, cap;
@@ -117,7 +119,8 @@ static int add_beside(struct group *g, const HfEt__KeyValue *kv, const char *tai
     return 0;
 }
 
-/* Adds one of etcd's keys to the group. 0; 1: the key belongs to the next group; HF_NOMEM. */
+/* Adds one of etcd's keys to the group. Returns 0; 1: the key belongs to the next group;
+   HF_NOMEM. */
 static int group_add(struct group *g, const HfEt__KeyValue *kv)
 {
     const char *key = kv->key.len ? (const char *)kv->key.data : "";
@@ -220,7 +223,8 @@ static int64_t longest_doubt_s(const struct group *g, const hf_row *row)
     return s;
 }
 
-/* Puts the keys of the sessions in doubt back, under the lease `by`, which isn't kept alive. */
+/* Puts back the keys of sessions that may still be believed in, under the lease `by`, which isn't
+   kept alive. */
 static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                        const hf_row *row, const struct group *g, uint64_t by)
 {
@@ -324,7 +328,7 @@ struct scan {
 static int tell(struct scan *s, const struct group *g, int64_t term)
 {
     const char *why;
-    /* With a NUL in it, it is somebody else's. */
+    /* A key with a NUL in it isn't one of ours. */
     if (!g->key || g->len < s->st->n_prefix || strlen(g->key) != g->len) return 0;
     hf_rowkey key = {.text = g->key + s->st->n_prefix, .len = (uint32_t)(g->len - s->st->n_prefix)};
     if (!key.len || key.len >= HF_KEY_CAP) return 0;
@@ -374,7 +378,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
     snprintf(end, sizeof end, "%s%s", st->prefix, prefix);
     end[strlen(end) - 1] =
         (char)((unsigned char)end[strlen(end) - 1] +
-               1); /* behind all that begin so: no key ends in the last byte there is */
+               1); /* behind all keys with this prefix: no key of ours ends in the byte 255 */
     hf_row_init(&s.row);
     do {
         struct hf__et_reply reply = {NULL, 0, 0};
@@ -390,7 +394,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
         *ret_clock_us = reply.clock_us;
         rc = tell_page(&s, (HfEt__RangeResponse *)reply.message, reply.term, &next);
         hf__et_free(&reply);
-        /* The keys beside one row fill more than a page. */
+        /* the keys beside one row are more than a page */
         if (next && !strcmp(next, from)) limit *= 4;
         if (next) snprintf(from, sizeof from, "%s", next);
         free(next);

@@ -8,8 +8,8 @@
 
 struct hf__et_stream;
 
-/* Begins one; `mem` as for hf__et_post. `receive` is told, in hf__et_streams_perform, of each
-   answer. NULL: it can't be begun. */
+/* Begins a request that goes on answering; `mem` as for hf__et_post. hf__et_streams_perform calls
+   `receive` for each answer. Returns NULL if it can't be begun. */
 struct hf__et_stream *hf__et_stream_begin(struct hf__et_http *http, enum hf__et_call call,
                                           const ProtobufCMessage *request,
                                           const struct hf__et_mem *mem, hf__et_receive_fn *receive,
@@ -17,8 +17,9 @@ struct hf__et_stream *hf__et_stream_begin(struct hf__et_http *http, enum hf__et_
 void hf__et_stream_end(struct hf__et_stream *s);
 int hf__et_stream_ended(const struct hf__et_stream *s);
 
-/* Of the array some may be NULL. perform: takes in what has come. wait: until something has come to
-   one of them, or wake_fd can be read. wait returns 0, or 1: it doesn't work. */
+/* Some pointers of the array may be NULL. perform takes in what has come. wait waits until bytes
+   have come to one of the streams, or until wake_fd can be read; it returns 0, or 1 if it can't
+   wait. */
 enum { HF_ET_STREAMS_CAP = 16 };
 void hf__et_streams_perform(struct hf__et_stream *const *all, size_t n);
 int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int ms);

@@ -1,5 +1,5 @@
 /*
- * tidies.h - when a write removes what lies beside its row: see txn.c.
+ * tidies.h - when a write deletes keys beside its row that no session uses any more: see txn.c.
  */
 #ifndef HF_ETCD_TIDIES_H
 #define HF_ETCD_TIDIES_H

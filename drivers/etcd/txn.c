@@ -18,9 +18,10 @@
 
 enum {
     WHOLE_CAP = 4096, /* of a row in a notification */
-    BUNDLE = 60,      /* inboxes in one operation, of which etcd takes 128 with those beside it */
-    GAPS = 30,        /* that are tidied by one write, */
-    BESIDE = 20,      /* which says something of no more sessions than that */
+    BUNDLE = 60,      /* this many inboxes in one operation; etcd takes 128 operations, nested ones
+                         included */
+    GAPS = 30,        /* one write deletes at most this many ranges of unused keys */
+    BESIDE = 20,      /* a write with more sessions than this deletes no such ranges */
     PAYLOAD_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
 };
 
@@ -75,7 +76,7 @@ struct payloads {
     const hf_row *row;
     const uint8_t *bytes; /* it as bytes */
     size_t n_bytes;
-    int written; /* what follows: seldom is there anybody to be told */
+    int written; /* the rest is set: it is computed only if there is a waiter to notify */
     size_t len[WHOLE + 1];
     char text[WHOLE + 1][PAYLOAD_CAP];
     HfEt__TxnRequest *bundle; /* of operations; NULL: none yet */
@@ -227,7 +228,8 @@ static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *
         hf__et_add_delete(t, hf__et_key(st, &t->mem, key->text, tail));
     if (mark->inbox == HF_ET_NO_INBOX) return;
     hf__et_add_delete(t, hf__et_inbox(st, &t->mem, key->text, mark->session));
-    mark->inbox = HF_ET_MAYBE; /* a wait that joins the queue meanwhile puts it again */
+    mark->inbox = HF_ET_MAYBE; /* MAYBE, because a wait that joins the queue meanwhile puts the
+                                  inbox again */
 }
 
 /* Returns the number of our own sessions whose keys the write puts or deletes. Under `mu`. */
@@ -271,7 +273,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
     pthread_mutex_lock(&st->mu);
     int moves, leaves = somebody_leaves(st, key, row, &moves);
     int listened = moves || somebody_listens(row);
-    /* A write doesn't tidy if it might delete what it puts. */
+    /* A write deletes no ranges if it might delete what it puts. */
     int tidied = !empty && !(leaves && listened) && hf__et_tidies(row->rev) &&
                  n_beside(st, key, row) <= BESIDE;
     if (tidied) add_tidying(t, st, key, row);
@@ -284,7 +286,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
         hf__et_tail(session, "", tail);
         hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail), none, session);
         if ((!moves && !is_in_line(row, session)) || (mark && mark->inbox == HF_ET_PUT)) continue;
-        if (ret_put->n == HF_ET_OPS_CAP) continue; /* which is too many operations anyway */
+        if (ret_put->n == HF_ET_OPS_CAP) continue; /* these are too many operations anyway */
         ret_put->session[ret_put->n++] = session;
         hf__et_add_put(t, hf__et_inbox(st, &t->mem, key->text, session),
                        payload_for(all, &t->mem, concern(row, session)), session);
@@ -297,7 +299,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
 static void add_row(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
 {
-    struct payloads payloads; /* long: what isn't read needs no zeros */
+    struct payloads payloads; /* not zeroed, because it is long and only written parts are read */
     uint8_t *bytes = hf__et_row_bytes(row, &payloads.n_bytes);
     char rev[24];
     int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);

@@ -81,7 +81,7 @@ static int set_common(const struct hf__et_http *http, CURL *c, const char *endpo
     if (!rc && http->cafile) rc = curl_easy_setopt(c, CURLOPT_CAINFO, http->cafile);
     if (!rc && http->cert) rc = curl_easy_setopt(c, CURLOPT_SSLCERT, http->cert);
     if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_SSLKEY, http->key);
-    /* No passphrase of the key is asked for: a library has no terminal. */
+    /* Gives no passphrase for the key: a library has no terminal to ask for one. */
     if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_KEYPASSWD, "");
     return rc == CURLE_OK;
 }

@@ -28,23 +28,24 @@ _Static_assert((int)STREAMS <= (int)HF_ET_STREAMS_CAP, "all of them are waited f
 
 struct stream {
     enum kind kind;
-    char *first, *last; /* of the keys that it watches, with all between them */
+    char *first, *last; /* the first and the last of the keys that it watches */
     int created, broken;
     struct hf__et_watcher *watcher;
 };
 
-/* All keys from the first to the last; NULL: of none. */
+/* All keys from the first to the last; NULL: no keys. */
 struct range {
     char *first, *last;
 };
 
 struct hf__et_watcher {
-    pthread_mutex_t mu; /* of what follows; held during a flush, and during a wait for events */
+    pthread_mutex_t mu; /* protects what follows; held during a flush, and during a wait for
+                           events */
     const hf_store *st;
     int wake_fd;
     struct stream stream[STREAMS];
     struct hf__et_stream *open[STREAMS]; /* NULL: unused */
-    struct range pending[INBOXES];       /* by kind: the keys that no stream watches yet */
+    struct range pending[INBOXES];       /* for each kind, the keys that no stream watches yet */
     int inboxes, anew;                   /* inboxes are to be watched; streams have ended */
     uint64_t events;
     int64_t retry_at_us, used_at_us;
@@ -91,7 +92,8 @@ static void receive(void *arg, const ProtobufCMessage *said)
     if (is) s->watcher->events += hf__et_words_receive(s->watcher->st, is, s->kind == ENDS);
 }
 
-/* Lets them go on. 0; or one of them has ended, and is gone. */
+/* Takes in what has come to the streams. Returns 0; 1: at least one stream has ended and was
+   removed. */
 static int perform(struct hf__et_watcher *watcher)
 {
     int ended = 0;
@@ -102,7 +104,7 @@ static int perform(struct hf__et_watcher *watcher)
             end_stream(watcher, i);
             ended = 1;
         }
-    /* What it would have told isn't known. */
+    /* The events that the ended stream would have brought aren't known. */
     if (ended) watcher->events++;
     return ended;
 }
@@ -122,7 +124,8 @@ static void request(const hf_store *st, enum kind kind, const char *first, const
     ret->has_key = ret->has_range_end = ret->has_prev_kv = 1;
     ret->key = hf__et_key(st, mem, first, beside ? "\t" : "");
     ret->range_end = hf__et_key(st, mem, last, beside ? "\n" : "");
-    ret->prev_kv = kind == ENDS; /* what was there of which the end is told: see words.c */
+    ret->prev_kv = kind == ENDS; /* the value before a deletion shows which session has ended: see
+                                    words.c */
     ret->n_filters = kind != ALL;
     ret->filters = &filter[kind];
 }
@@ -245,7 +248,7 @@ static int widen(struct range *r)
 struct walk {
     struct hf__et_watcher *watcher;
     enum kind kind;
-    int all, failed; /* all: those that a stream watches, too */
+    int all, failed; /* all: include the keys that a stream watches already */
 };
 
 static void see_wanted(void *arg, const char *key, int in_line)
@@ -417,7 +420,8 @@ static void catch_up(struct hf__et_watcher *watcher)
 
 static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    /* A holder doesn't sleep here: its notification may have come without being read. */
+    /* A holder doesn't sleep in next_event, so its notification may have come without being
+       read. */
     if (hf__et_words_wanted(st->words, key)) catch_up(st->watcher);
     return hf__et_words_told(st->words, key, row);
 }

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many listens a wait needs at most to look after an event; so many look between two. */
+/* After an event, so many listens suffice for each wait to look; between two listens, so many waits
+   look. */
 enum { UNREAD_LISTENS = 2, LOOKS_AT_ONCE = 64 };
 
 struct word {
@@ -28,14 +29,14 @@ struct word {
     uint8_t flags;
 };
 
-/* A key that is waited for, or was. */
+/* A key that a wait has subscribed to, now or before. */
 struct subscription {
     struct hf__sub_key key;
-    uint8_t told;    /* a notification came, and after it nothing that it doesn't explain */
-    uint64_t unread; /* an event that no notification explains; a wait may still have to look, until
-                        that flush */
-    uint64_t revision, inbox_revision; /* etcd's revision of the last event; of the last
-                                          notification, which comes by another watch */
+    uint8_t told;    /* 1: a notification came, and after it only events that it explains */
+    uint64_t unread; /* the flush until which a wait may still have to look, because of an event
+                        that no notification explains; 0: none */
+    uint64_t revision, inbox_revision; /* etcd's revision of the last event; and of the last
+                                          notification, which another watch brings */
     struct word word;
     ProtobufCBinaryData whole; /* the row in that notification; NULL: it has none */
 };
@@ -251,7 +252,7 @@ static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t rev
     struct word word = {.token = 0};
     char text[HF_ET_WORD_CAP];
     int looks = 0;
-    if (!said->len) return 0; /* the empty inbox, as the waiter made it */
+    if (!said->len) return 0; /* the inbox as the waiter put it, still empty */
     const uint8_t *whole = memchr(said->data, '\n', said->len);
     size_t n = whole ? (size_t)(whole - said->data) : said->len;
     if (n < sizeof text) {
@@ -296,7 +297,7 @@ static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision,
     return looks;
 }
 
-/* Finds which key an event, or an inbox, belongs to. 0: to none. */
+/* Finds the key that an event, or an inbox, belongs to. Returns 0 if it belongs to none. */
 static int own_key(const ProtobufCBinaryData *key, size_t n_prefix, uint64_t *ret_hash,
                    int *ret_is_inbox)
 {
@@ -314,9 +315,9 @@ static int own_key(const ProtobufCBinaryData *key, size_t n_prefix, uint64_t *re
     return 1;
 }
 
-/* Returns whether the event only removes the key of a party that is no longer in the row. The
-   write of the row that left such a key without a lease has been notified already. (The row itself
-   has no lease either, but its name doesn't end in hexadecimal digits.) */
+/* Returns 1 if the event only removes the key of a party that is no longer in the row. The write of
+   the row that left such a key without a lease has been notified already. (The row itself has no
+   lease either, but its name doesn't end in hexadecimal digits.) */
 static int is_tidied(const HfEt__Event *event, size_t n_prefix)
 {
     const ProtobufCBinaryData *key = &event->kv->key;
@@ -339,7 +340,7 @@ uint64_t hf__et_words_receive(const hf_store *st, const HfEt__WatchResponse *sai
         uint64_t hash = 0;
         int is_inbox = 0;
         if (!kv || kv->mod_revision <= 0 || !own_key(&kv->key, st->n_prefix, &hash, &is_inbox)) {
-            /* Whatever it is, of whichever key. */
+            /* An event that can't be understood may concern any key. */
             events++;
             hf__et_words_forget(w);
         } else if (is_inbox) {

@@ -11,7 +11,7 @@ static void no_row(hf_row *row)
     row->n_holders = row->n_queue = 0;
 }
 
-/* Reads one party at *at, and moves *at beyond it. 0, or HF_CORRUPT. */
+/* Reads one party at *at, and moves *at beyond it. Returns 0 or HF_CORRUPT. */
 static int get_party(const unsigned char **at, const unsigned char *end, hf_party *to)
 {
     const unsigned char *p = *at;
@@ -157,7 +157,7 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
     const unsigned char *first = (const unsigned char *)(f->at + 1), *p = first;
     const unsigned char *end = first + hf__used(&f->head);
     hf_party old;
-    int64_t end_us = 0; /* as hf_row_end has it, of the row before */
+    int64_t end_us = 0; /* the end of the hold as hf_row_end computes it, in the row before */
     for (uint32_t i = 0; i < hf__holders(&f->head) && end - p >= HF_PARTY_FIXED; i++) {
         HF_COPY_OUT("granted.held", &old, p, HF_PARTY_FIXED);
         if (!(old.flags & HF_PARTY_UNCLAIMED) && old.expires_us &&
@@ -171,8 +171,8 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
         int64_t end_now_us = hf_row_end(row);
         int anew = end_now_us != end_us;
         if (!anew && end_now_us && hf__waiters(&f->head) && end - p >= HF_PARTY_FIXED) {
-            /* A new head of the queue planned to look at that end a little later than the former
-               head. */
+            /* The new head of the queue planned to look at that end a little later than the former
+               head did. */
             HF_COPY_OUT("granted.first", &old, p, HF_PARTY_FIXED);
             anew = memcmp(old.id, head->id, sizeof old.id) != 0;
         }

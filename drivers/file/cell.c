@@ -16,7 +16,7 @@ enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
 
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what)
 {
-    /* The file is gone: that is the reason to report, not the damage. */
+    /* If the file is gone, that is reported rather than the damage. */
     if (atomic_load_explicit(&op->c->broken, memory_order_acquire)) return hf__broken(op);
     return hf_fail(op->err, HF_CORRUPT, 0,
                    "file: %s '%.100s': '%.200s' is damaged: %s at offset %llu", op->verb,
@@ -49,7 +49,8 @@ uint64_t hf__marker_sum(const struct hf__marker *m, const char *key, uint32_t le
 
 /* ---- bounds ---- */
 
-/* Does the file have these lines? Learns of growth by others. 0, or an error. */
+/* Returns 0 if the file has these lines, whether or not another process has made it grow; else an
+   error. */
 static int reach(const struct hf__op *op, uint64_t line, uint64_t n)
 {
     struct hf__client *c = op->c;
@@ -85,7 +86,8 @@ int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
     if (!hf__sealed(self) || hf__unseal(self) >> 8 != line || !key_lines ||
         key_lines > HF_KEY_CAP / HF_LINE)
         return hf__damaged(op, &cell->self, "the head of a cell");
-    rc = reach(op, line, 1 + key_lines); /* which may be more than this client knew of */
+    rc = reach(op, line, 1 + key_lines); /* the present size, which may be more than this client
+                                            knew */
     if (rc == HF_CORRUPT) return hf__damaged(op, cell, "a cell cut off");
     if (rc) return rc;
     *ret = cell;
@@ -123,7 +125,7 @@ int hf__current(const struct hf__op *op, struct hf__found *f)
 
 /* ---- looking a key up ---- */
 
-/* Is this live cell's key the one? 1, 0, or an error. */
+/* Returns 1 if this live cell has the key, 0 if not, or an error. */
 static int same_key(const struct hf__op *op, struct hf__cell *cell, uint64_t word)
 {
     uint32_t len = (uint32_t)(word >> 48);
@@ -152,7 +154,7 @@ int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
         if (!whole || hash == op->key->hash) {
             rc = hf__current(op, f);
             if (rc) return rc;
-            /* A vacant cell's key means nothing: it may be half of what somebody began to write. */
+            /* The key of a vacant cell isn't read: a client may have died while writing it. */
             int live = !(hf__flags(&f->head) & HF_BODY_VACANT);
             if (live && !whole) return hf__damaged(op, f->cell, "the key of a cell");
             if (live) rc = same_key(op, f->cell, word);
@@ -165,7 +167,7 @@ int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 
 /* ---- allocation ---- */
 
-/* The allocator's lock was taken over from the dead. */
+/* Cleans up after the allocator's lock was taken over from a dead client. */
 static int settle_intent(const struct hf__op *op)
 {
     struct hf__alloc *a = HF_ALLOC(op->c);
@@ -198,12 +200,13 @@ static int settle_intent(const struct hf__op *op)
 }
 
 struct piece {
-    uint64_t line, link; /* what was given, and what to store where it is to be found */
+    uint64_t line, link; /* the lines that were allocated; the word that is to link them, and what
+                            to store there */
     _Atomic uint64_t *at;
 };
 
-/* Begins: the lines are ours. The allocator stays locked until end_allocation. code < 0: the link
-   is a plain one. */
+/* Allocates lines. The allocator stays locked until end_allocation. code < 0: the link has no size
+   code. */
 static int begin_allocation(const struct hf__op *op, uint64_t lines, uint64_t align, int code,
                             _Atomic uint64_t *at, struct piece *ret)
 {
@@ -250,7 +253,7 @@ int hf__space(const struct hf__op *op, size_t need)
     uint64_t limit = HF_LOAD("space.limit", &a->limit), bump = HF_LOAD("space.bump", &a->bump);
     if (!hf__sealed(limit)) return hf__damaged(op, &a->limit, "the file's size");
     if (!hf__sealed(bump)) return hf__damaged(op, &a->bump, "the end of what is in use");
-    /* A new cell has two bodies, each rounded up to the next power of two. */
+    /* Returns the lines of a new cell's two bodies, each rounded up to the next power of two. */
     uint64_t has = hf__unseal(limit), least = hf__unseal(bump) + 4 * need / HF_LINE + 64;
     uint64_t good = has + (has / 4 > GROW_LINES ? has / 4 : GROW_LINES);
     if (least < has) return 0; /* somebody else was faster */
@@ -276,7 +279,7 @@ int hf__space(const struct hf__op *op, size_t need)
 
 /* ---- making things ---- */
 
-/* The least body that holds so much; HF_BODY_CODES: none does. */
+/* Returns the code of the least body that holds so many bytes; HF_BODY_CODES: none does. */
 static unsigned code_for(size_t need)
 {
     unsigned code = 0;
@@ -301,12 +304,13 @@ int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t nee
         struct piece p;
         code = code_for(need);
         if (code == HF_BODY_CODES) return too_large(op);
-        /* Of a cell with markers the disk must always have one body, which says what they are. */
+        /* If a cell has markers, the disk must always have a whole body, which says what the
+           markers mean. */
         int is_durable = f->at == f->durable_at[0] || f->at == f->durable_at[1];
         if (HF_LOAD("room.marker", &f->cell->marker) && !is_durable) return HF_NEED_SYNC;
         int rc = begin_allocation(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
         if (rc) return rc;
-        end_allocation(op->c, &p); /* nobody looks at a body that isn't current */
+        end_allocation(op->c, &p); /* no client reads a body that isn't current */
         line = p.line;
     }
     *ret = hf__line_at(op->c, line);
@@ -342,14 +346,14 @@ int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
 {
     struct piece p;
     if (HF_LOAD("marks.made", &s->marks))
-        return 0; /* the marks that a former session of this slot has left */
+        return 0; /* the marks that a former session in this slot has left */
     int rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     if (rc == HF_NEED_SPACE) {
         rc = hf__space(op, sizeof(struct hf__key_marks));
         if (!rc) rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     }
     if (rc) return rc;
-    /* Space that was taken back from the dead may have been written. */
+    /* Space that was taken back from a dead client may hold what that client wrote. */
     struct hf__key_marks *m = hf__line_at(op->c, p.line);
     for (int i = 0; i < HF_MARK_LEAVES / 64; i++) HF_STORE("marks.some", &m->some[i], 0);
     for (int i = 0; i < HF_MARK_LEAVES; i++) HF_STORE("marks.leaf", &m->leaf[i], 0);
@@ -357,7 +361,8 @@ int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
     return 0;
 }
 
-/* A vacant cell of the bucket with room for a key of so many lines, and the chain's last link. */
+/* Finds a vacant cell of the bucket with room for a key of so many lines, and the chain's last
+   link. */
 static int find_vacant(const struct hf__op *op, struct hf__bucket *b, uint64_t key_lines,
                        struct hf__found *f, _Atomic uint64_t **ret_end)
 {
@@ -404,7 +409,7 @@ int hf__floor_raise(const struct hf__op *op, struct hf__bucket *b, uint64_t rev)
     return rc;
 }
 
-/* The found cell begins with at least the bucket's floor. */
+/* Sets the rev from which the found cell goes on: at least the bucket's floor. */
 static int floor_apply(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     uint64_t floor;
@@ -438,7 +443,8 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
     HF_STORE("make.body", &cell->body[1], hf__seal((body + body_lines) << 8 | code));
     HF_STORE("make.marker", &cell->marker, 0);
     name_cell(cell, op->key);
-    /* Last of its line: a power cut in between leaves a cell that shows it isn't whole. */
+    /* Written last of its line, so that after a power cut in between the cell shows that it isn't
+       whole. */
     atomic_thread_fence(memory_order_release);
     HF_PUT("make.self", cell->self, hf__seal(p.line << 8 | key_lines));
     f->cell = cell;

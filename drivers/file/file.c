@@ -202,7 +202,7 @@ static int sync_store(hf_store *st, const hf_rowkey *key, hf_error *err)
     if (rc) return rc;
     rc = hf__sync_key(&op);
     if (rc) return rc;
-    /* A marker in a file that nobody will open again is none. */
+    /* A marker in a file that was replaced is lost: no client will open that file again. */
     if (HF_ENV(c, same_file)(c, &why)) hf__break(c, HF_CORRUPT, why);
     return hf__broken(&op);
 }

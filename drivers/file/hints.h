@@ -30,16 +30,16 @@ static inline _Atomic uint64_t *hf__set_of(_Atomic uint64_t *all, uint64_t hash)
     return all + skip + (bucket * HF_SETS + set) * HF_WAYS;
 }
 
-/* Bits that say neither the bucket nor the set. */
+/* Returns the bits of the hash that choose neither the bucket nor the set. */
 static inline uint64_t hf__tag_of(uint64_t hash) { return hash >> (64 - HF_TAG); }
 static inline int hf__has_tag(uint64_t way, uint64_t tag)
 {
     return way && (way & ((1 << HF_TAG) - 1)) == tag;
 }
 
-/* A key that is one of very many isn't in the processor's cache. What its cell is made of (with a
-   short name, and bodies of the least size) comes from memory all at once, instead of one by one.
- */
+/* Prefetches a cell, because the cell of one key among very many isn't in the processor's cache.
+   All lines of a cell with a short name and the smallest bodies are fetched at once instead of one
+   by one. */
 static inline void hf__fetch_ahead(const struct hf__client *c, uint64_t line)
 {
     enum { LINES = 2 + 2 * HF_BODY_LEAST / HF_LINE };
@@ -70,13 +70,15 @@ static inline _Atomic uint64_t *hf__hints_made(struct hf__client *c, uint32_t li
 {
     _Atomic uint64_t *none = NULL, *all = atomic_load_explicit(&c->hints, memory_order_acquire);
     if (all || links < HF_LONG_CHAIN) return all;
-    all = calloc(HF_HINTS + HF_WAYS, sizeof *all); /* of which the system provides what is used */
+    all = calloc(HF_HINTS + HF_WAYS, sizeof *all); /* the system provides memory only for the pages
+                                                      that are used */
     if (!all || atomic_compare_exchange_strong(&c->hints, &none, all)) return all;
     free((void *)all);
     return none;
 }
 
-/* The key's cell is there, and was found after so many links. Under its bucket's lock. */
+/* Notes where the key's cell is, after it was found behind so many links. Under its bucket's
+   lock. */
 static inline void hf__hint_keep(struct hf__client *c, const hf_rowkey *key, uint64_t line,
                                  uint32_t links)
 {
@@ -85,7 +87,7 @@ static inline void hf__hint_keep(struct hf__client *c, const hf_rowkey *key, uin
     if (!set) return;
     set = hf__set_of(set, key->hash);
     uint64_t tag = hf__tag_of(key->hash);
-    int at = (int)(key->hash >> 24 & (HF_WAYS - 1)); /* which gives way if all are taken */
+    int at = (int)(key->hash >> 24 & (HF_WAYS - 1)); /* the way that is replaced if all are taken */
     for (int i = 0, found = 0; i < HF_WAYS && !found; i++) {
         uint64_t way = atomic_load_explicit(&set[i], memory_order_relaxed);
         found = !way || hf__has_tag(way, tag);

@@ -43,14 +43,15 @@ int hf__client_dead(const struct hf__op *op, uint64_t session)
     return !locked;
 }
 
-/* Looks once at a lock word that is held. 0: go on waiting; HF_TAKEN_OVER; or an error. */
+/* Looks once at a lock word that another client holds. Returns 0: wait on; HF_TAKEN_OVER; or an
+   error. */
 static int take_over(const struct hf__op *op, _Atomic uint64_t *lock, uint64_t seen)
 {
     uint64_t owner = hf__lock_owner(seen);
     if (!owner) return hf__damaged(op, lock, "a lock word");
     int dead = hf__client_dead(op, owner);
     if (dead <= 0) return dead;
-    /* Others may be asleep on it: the contended bit goes on standing. */
+    /* The contended bit stays set, because other threads may sleep on the word. */
     return HF_CAS("lock.takeover", lock, &seen, op->c->word | HF_CONTENDED) ? HF_TAKEN_OVER : 0;
 }
 
@@ -65,7 +66,8 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
     int64_t until_us = HF_NOW(c) + c->io_timeout_us;
     for (unsigned round = 1;; round++) {
         uint64_t seen = HF_LOAD("lock.look", lock);
-        /* Contended, because nobody knows whether others sleep here. */
+        /* The contended bit is set, because it isn't known whether other threads sleep on the
+           word. */
         if (seen == 0 && HF_CAS("lock.slow", lock, &seen, c->word | HF_CONTENDED)) return 0;
         if (seen == 0) continue;
         int rc = take_over(op, lock, seen);
@@ -91,7 +93,8 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
 
 void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
 {
-    /* A word that isn't ours was damaged meanwhile: it stays, for the next one to say so. */
+    /* A word that no longer names this client was damaged meanwhile. It stays, so that the next
+       client reports it. */
     if ((HF_LOAD("unlock.whose", lock) & ~HF_CONTENDED) != c->word) return;
     HF_STORE("unlock.slow", lock, 0);
     HF_FUTEX_WAKE("unlock.wake", c, low_half(lock), 1);
@@ -149,7 +152,8 @@ void hf__owed_note(struct hf__bucket *b, struct hf__owed *owed, uint64_t rev)
     if (!owed->n) return;
     const uint64_t mask = (UINT64_C(1) << DEBT_REV_BITS) - 1;
     owed->debt |= (rev & mask) << (DEBT_WAKEUP_BITS + DEBT_SLOT_BITS) & ~(DEBT_ONE | DEBT_ALL);
-    HF_STORE("owe", &b->debt, owed->debt); /* there is none: hf__bucket_lock has paid it */
+    HF_STORE("owe", &b->debt, owed->debt); /* there is no debt any more: hf__bucket_lock has
+                                              paid it */
 }
 
 void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *owed)

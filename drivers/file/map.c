@@ -168,7 +168,8 @@ static int write_first_page(int fd, unsigned mode, hf_error *err)
     ssize_t n = sys ? 0 : pwrite(fd, page, sizeof page, 0);
     if (!sys && n != (ssize_t)sizeof page) sys = n < 0 ? errno : ENOSPC;
     if (!sys && (fchmod(fd, mode) || fsync(fd))) sys = errno;
-    return sys ? -sys - 1000 : 0; /* told apart from codes by the caller */
+    return sys ? -sys - 1000 : 0; /* an errno, below all codes, so that the caller can tell it
+                                     apart */
 }
 
 static void sync_directory(const char *path)
@@ -179,7 +180,7 @@ static void sync_directory(const char *path)
     if (!slash) return;
     slash[slash == dir] = 0;
     int fd = hf__open(dir, O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) return; /* readable or not, the link is made */
+    if (fd < 0) return; /* the link is made even if the file can't be read */
     fsync(fd);
     close(fd);
 }
@@ -247,13 +248,14 @@ int hf__boot_here(struct hf__boot *ret, hf_error *err)
                        "file: open: can't tell this boot from the last one by %s: %s", from,
                        sys ? strerror(sys) : "it isn't a boot id");
     ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0; /* older kernels have one time for all */
+    text[n > 0 ? n : 0] = 0; /* older kernels have one time namespace for all processes */
     const char *number = strchr(text, '[');
     ret->timens = number ? strtoull(number + 1, NULL, 10) : 0;
     return 0;
 }
 
-/* Alone, or not at all: any session's byte that is locked belongs to a process that lives. */
+/* Opens the store for recovery only if no other process uses it: a session's byte that is locked
+   belongs to a process that lives. */
 static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
 {
     struct hf__client *c = &st->c;
@@ -283,7 +285,7 @@ static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
     return rc;
 }
 
-/* Is the store of this boot? If it is of an earlier one it is recovered. */
+/* Checks that the store is of this boot, and recovers it if it is of an earlier one. */
 static int settle_boot(hf_store *st, hf_error *err)
 {
     const struct hf__op op = {&st->c, "open", NULL, err};
@@ -323,7 +325,7 @@ static int open_once(const char *path)
     return hf__open(path, O_RDWR | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0);
 }
 
-/* Both descriptions, of one file that has a name. ENOENT: there is none. */
+/* Opens both descriptions of one file that has a name. Returns ENOENT if there is none. */
 static int open_both(hf_store *st, struct stat *s)
 {
     struct stat other;
@@ -380,7 +382,8 @@ static int reserve(hf_store *st, uint64_t size, hf_error *err)
         if (bytes == size) return refuse_errno(st, errno, "map", err);
         bytes = bytes / 4 < size ? size : bytes / 4 / PAGE * PAGE;
     }
-    /* A child has no use for it, and its copy would keep the client's locks alive. */
+    /* A forked child has no use for the mapping, and its copy would keep the client's locks
+       alive. */
     madvise(c->base, bytes, MADV_DONTFORK);
     madvise(c->base, bytes, MADV_DONTDUMP);
     return 0;

@@ -14,9 +14,11 @@
 
 enum { HF_MARKS_LINES = (sizeof(struct hf__key_marks) + HF_LINE - 1) / HF_LINE };
 
-/* cell.c: the marks of a session; NULL: it has none. *ret_missed: the link to them is damaged. */
+/* Returns the marks of a session; NULL: it has none. *ret_missed: the link to them is damaged.
+   (cell.c) */
 struct hf__key_marks *hf__marks_of(const struct hf__op *op, struct hf__slot *s, int *ret_missed);
-/* Makes them, unless they are there. No lock word may be held. 0, or why not. */
+/* Makes the marks, unless they are there. No lock word may be held. Returns 0, or why they can't be
+   made. */
 int hf__marks_room(const struct hf__op *op, struct hf__slot *s);
 
 #endif

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Cuts the last part off; 0: there is none but the root. */
+/* Cuts off the last part of a path. Returns 0 if there is none but the root. */
 static int up(char *path)
 {
     char *slash = strrchr(path, '/');

@@ -18,7 +18,8 @@
 
 #include <stdlib.h>
 
-/* Lost with the power: writes of about this long. The clock jumps over them. */
+/* How long the writes that a power cut may take back have lasted: the clock jumps over that
+   time. */
 enum { UNWRITTEN_US = 60000000, CEILING_STEP_US = 60000000 };
 static const int64_t AHEAD_CAP_US = INT64_C(3600000000);
 
@@ -87,7 +88,8 @@ int hf__raise_ceiling(const struct hf__op *op, uint64_t rev)
     if (!hf__sealed(word)) return hf__damaged(op, at, "the ceiling of revs");
     while (hf__unseal(word) < want)
         if (HF_CAS("ceiling.raise", at, &word, hf__seal(want))) break;
-    /* Only its page: each page of the rest would be one that the kernel sees written anew. */
+    /* Only this page is synced: the kernel would take each page of the rest for one that was
+       written anew. */
     int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c, HF_AT_ALLOC / HF_LINE, 1));
     if (sys) return hf__sync_failed(op, sys);
     atomic_store_explicit(&c->ceiling_us, want * 1000000, memory_order_relaxed);
@@ -99,12 +101,12 @@ int hf__raise_ceiling(const struct hf__op *op, uint64_t rev)
 struct recovery {
     const struct hf__op *op;
     uint64_t lines;       /* of the file */
-    uint64_t end;         /* the first line behind everything that is in use */
+    uint64_t end;         /* the first line after everything that is in use */
     uint64_t rev;         /* the greatest seen */
-    unsigned char *taken; /* a bit for each line that belongs to something */
+    unsigned char *taken; /* a bit for each line that a cell, a body or a marker uses */
 };
 
-/* Marks the lines as used, which must not be in use already. 0, or HF_CORRUPT. */
+/* Marks the lines as used. Returns HF_CORRUPT if one of them is used already. */
 static int claim(struct recovery *r, uint64_t line, uint64_t n, const volatile void *link)
 {
     if (line < HF_AT_HEAP / HF_LINE || line >= r->lines || n > r->lines - line)
@@ -186,8 +188,9 @@ static int recover_cell(struct recovery *r, struct hf__cell *cell)
     if (link) {
         struct hf__marker *pair = hf__line_at(r->op->c, hf__unseal(link));
         if (key_whole) mark = newest_marker(pair, cell, &newest, whole == 2);
-        /* What doesn't count now must not do so after the next cut, which may take a body with it,
-           or when the cell has its key: somebody will have been told that the event isn't done. */
+        /* A marker that doesn't count now must not count later: after the next power cut, which may
+           take a body with it, or when the cell has its key again. By then a client will have been
+           answered that the event isn't done. */
         for (int i = 0; i < 2; i++)
             if (pair + i != mark) wipe(pair + i, sizeof *pair);
     }
@@ -242,7 +245,7 @@ static int recover_bucket(struct recovery *r, uint32_t i)
     _Atomic uint64_t *link = &b->head;
     uint64_t above = 0;
     b->lock = b->debt = 0;
-    b->floor = 0; /* every rev from now on is above all of them */
+    b->floor = 0; /* every later rev is above all of these */
     while (*link) {
         uint64_t line = hf__unseal(*link);
         if (!hf__sealed(*link) || line <= above || line >= r->lines)
@@ -281,7 +284,7 @@ static int recover_all(struct recovery *r)
     if (!hf__sealed(a->ceiling)) return hf__damaged(r->op, &a->ceiling, "the ceiling of revs");
     a->lock = a->intent_bump = a->intent_word = a->intent_link = a->stale = a->clean = 0;
     a->bump = hf__seal(r->end);
-    /* What was never linked must not look like something later. */
+    /* Lines that were never linked are cleared, so that they don't look like a cell later. */
     wipe(hf__line_at(c, r->end), (size_t)(r->lines - r->end) * HF_LINE);
     return 0;
 }
@@ -294,7 +297,8 @@ int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, 
     int sys, rc = hf__boot_read(op, &old);
     if (!r.taken) rc = hf_fail(op->err, HF_NOMEM, 0, "file: open '%s': out of memory", c->path);
     if (!rc) {
-        /* The file may have grown, and cells may lie there, without its limit saying so. */
+        /* The file may have grown, and cells may lie there, although the limit in the header
+           doesn't say so. */
         HF_ALLOC(c)->limit = hf__seal(lines);
         atomic_store_explicit(&c->limit, lines, memory_order_relaxed);
         rc = recover_all(&r);
@@ -304,14 +308,16 @@ int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, 
     int64_t floor_us = (int64_t)r.rev + UNWRITTEN_US;
     int64_t ceiling_us = (int64_t)hf__unseal(HF_ALLOC(c)->ceiling) * 1000000;
     if (floor_us < ceiling_us) floor_us = ceiling_us;
-    /* The last boot's tokens may all be lost, and were ahead of the time of day as it was. */
+    /* The tokens of the last boot may all be lost. They were ahead of the time of day by
+       ahead_us. */
     int64_t day_us = wall_us + old.ahead_us;
     if (floor_us < day_us || floor_us >= INT64_C(1) << 52) floor_us = day_us;
     now->ahead_us = floor_us - wall_us <= AHEAD_CAP_US ? floor_us - wall_us : 0;
     now->seq = old.seq + 1;
     now->offset_us = floor_us - HF_NOW(c);
     now->sum = hf__sum(now, offsetof(struct hf__boot, sum), 1);
-    /* First everything else, then the block that says so; its copy follows whenever it will. */
+    /* First everything else is synced, then the boot block that says so. Its second copy may follow
+       at any time. */
     sys = HF_ENV(c, sync)(c, 0, 0);
     int older = at[0].sum == hf__sum(at, offsetof(struct hf__boot, sum), 1) && at[0].seq == old.seq;
     if (!sys) at[older] = *now;

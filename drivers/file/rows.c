@@ -64,14 +64,15 @@ static inline int is_sound(const struct hf__client *c)
 
 /* ---- revs and clocks ---- */
 
-/* hf_rev_next, without the call. */
+/* Returns what hf_rev_next does, without the call. */
 static inline uint64_t rev_after(uint64_t previous, int64_t clock_us)
 {
     uint64_t floor = clock_us > 0 ? (uint64_t)clock_us : 0;
     return previous + 1 > floor ? previous + 1 : floor;
 }
 
-/* Nothing ends by a grant's time if it has no lease: then a clock a little behind will do. */
+/* If the grant has no lease, nothing ends by its time, so a clock that is a little behind
+   will do. */
 static inline int64_t clock_for(struct hf__client *c, const hf_party *party)
 {
     return (party->lease_ms ? HF_NOW(c) : HF_ENV(c, rough_now)(c)) + c->offset_us;
@@ -102,10 +103,10 @@ static int needs_ceiling(struct hf__client *c, uint64_t rev)
 
 /* ---- finding the cell ---- */
 
-/* Both bodies of a cell that a hint led to. */
+/* A cell that a hint led to, with both of its bodies. */
 struct hot {
     struct hf__cell *cell;
-    struct hf__body *at, *to; /* the current one; the other one */
+    struct hf__body *at, *to; /* the current body; the other one */
     size_t size;              /* of *to */
     uint64_t seq;
     struct hf__body head; /* of *at */
@@ -148,7 +149,7 @@ static inline int is_hot(const struct hf__client *c, const hf_rowkey *key, struc
 static int locate(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     struct hot h;
-    /* hf__find also reports damage that it meets. */
+    /* hf__find also reports the damage that it meets */
     if (!is_hot(op->c, op->key, &h) || !hf__likely_head(&h.head)) return hf__find(op, b, f);
     f->cell = h.cell;
     f->at = h.at;
@@ -174,14 +175,14 @@ int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t nee
     if (rc == HF_NEED_SYNC) {
         f->durable_of = f->cell;
         f->durable_marker = f->head.marker_seq;
-        f->durable_at[1] = f->durable_at[0]; /* others may go on writing both by turns */
+        f->durable_at[1] = f->durable_at[0]; /* other clients may be writing both bodies in turn */
         f->durable_at[0] = f->at;
         return hf__sync(op);
     }
     if (rc == HF_NEED_SPACE) return hf__space(op, 2 * need + HF_KEY_CAP + 4 * HF_SECTOR);
     if (rc == HF_NEED_CEILING) return hf__raise_ceiling(op, f->head.rev + 1);
     if (rc != HF_NEED_PARTIES) return rc;
-    /* Some more, for there may be more of them by then. */
+    /* with some room to spare, because the row may have more parties by then */
     if (!hf_row_room(row, (size_t)parties_in(f) + 4)) return 0;
     return hf_fail(op->err, HF_NOMEM, 0, "file: %s '%s': out of memory", op->verb,
                    op->key ? op->key->text : "");
@@ -189,8 +190,8 @@ int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t nee
 
 /* ---- writing bodies ---- */
 
-/* Stores in *to the row of a grant, and copies what it reports to *cur: `party` holds, nobody
-   waits. */
+/* Stores in *to the row of a grant: `party` holds, no request waits. Copies to *cur what the grant
+   reports. */
 static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, struct hf__body *to,
                              uint64_t rev, const hf_party *party, int64_t clock_us, hf_row *cur)
 {
@@ -198,7 +199,7 @@ static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, 
     unsigned char *in = (unsigned char *)(to + 1);
     hf_party *fixed = (hf_party *)(void *)in;
     size_t size = (size_t)(hf__put_party(in, party) - in);
-    /* Over what was copied, not in between: reading back what was just written would stall. */
+    /* After the copying, not in between: reading back what was just written would stall. */
     HF_PUT("taken.token", fixed->token, rev);
     HF_PUT("taken.since", fixed->since_us, clock_us);
     HF_PUT("taken.expires", fixed->expires_us, expires_us);
@@ -308,7 +309,7 @@ static int acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
             *ret_clock_us = clock_us;
             return rc;
         }
-        /* All but memory is a matter of the disk. */
+        /* Any failure but "out of memory" comes from the disk. */
         if (party->flags & HF_PARTY_AT_ONCE && rc > 0 && rc != HF_NEED_PARTIES)
             return HF_WOULD_WAIT;
         rc = hf__provide(&op, rc, &f, need, cur);
@@ -316,7 +317,7 @@ static int acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     return rc;
 }
 
-/* Grants alone: where a row is memory, waiters get in line by an update. */
+/* This store's acquire only grants: where a row is memory, waiters enter the queue by an update. */
 int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
@@ -356,7 +357,7 @@ static int compare(const struct hf__op *op, const struct hf__found *f, uint64_t 
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Deletes: the cell is vacant from now on, but remembers its last rev (and one more, so that
+/* Deletes the row: the cell is vacant from now on, but keeps its last rev (and one more, so that
    recovery can tell which of the bodies is newer). */
 static int vacate(const struct hf__op *op, struct hf__bucket *b, const struct hf__found *f)
 {

@@ -40,8 +40,7 @@ static int scan_one(const struct hf__op *op, struct hf__bucket *b, const char *p
     } else {
         rc = sound;
     }
-    /* What is damaged in one row keeps nobody from others, if its key and what follows are known.
-     */
+    /* Damage in one row doesn't end the scan, if the row's key and the next link are known. */
     int one =
         named && rc == HF_CORRUPT && !atomic_load_explicit(&op->c->broken, memory_order_acquire);
     hf__bucket_unlock(op->c, b);

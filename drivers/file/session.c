@@ -23,7 +23,7 @@ static uint32_t first_slot(void)
     return 0; /* the same in every run */
 #else
     uint32_t r;
-    hf__random(&r, sizeof r); /* spreads the generations, and the contention */
+    hf__random(&r, sizeof r); /* spreads the generations, and the slots that processes try first */
     return r;
 #endif
 }
@@ -45,7 +45,8 @@ int hf__session_open(const struct hf__op *op)
             return hf_fail(op->err, HF_UNAVAILABLE, -rc, "file: open '%s': locking a byte: %s",
                            c->path, strerror(-rc));
         if (!rc) continue;
-        /* Ours. Nobody else writes this word now; the next generation makes it a new session. */
+        /* The slot is ours, and no other process writes this word now. The next generation makes it
+           a new session. */
         word = HF_LOAD("session.again", &s->generation);
         if (!hf__sealed(word)) return hf__damaged(op, s, "the generation of a session");
         uint64_t generation = hf__unseal(word) + 1;
@@ -178,9 +179,9 @@ void hf__file_interrupt(hf_store *st, uint8_t wakeup)
 /* ---- the death of others ---- */
 
 /*
- * A process that dies closes its descriptors of the file, and inotify tells of it, a moment before
- * the kernel drops the locks. The file's own fate comes the same way. The path under /proc names
- * the inode that is open, whatever became of its name.
+ * Opens an inotify descriptor that reports deaths and changes of the file. A process that dies
+ * closes its descriptors of the file, and inotify reports that a moment before the kernel drops the
+ * locks. The path under /proc names the inode that is open, whatever became of its name.
  */
 int hf__file_death_fd(hf_store *st)
 {
@@ -225,7 +226,7 @@ int hf__file_death_read(hf_store *st)
     while ((n = read(st->death_fd, buffer, sizeof buffer)) > 0)
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *e = (const void *)(buffer + at);
-            /* Removed, truncated, moved: the next operation looks. */
+            /* The file was removed, truncated or moved: the next operation checks it. */
             if (e->mask & ~(uint32_t)IN_CLOSE_WRITE)
                 atomic_store_explicit(&st->c.look, 1, memory_order_release);
             matters |= e->mask != IN_MODIFY || !has_grown(st);

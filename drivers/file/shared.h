@@ -32,7 +32,7 @@
 #ifndef HF_FILE_SLOTS
 #define HF_FILE_SLOTS 4096u
 #endif
-/* Not part of it: the room of a new store for cells, and how much it grows at least. */
+/* Not part of the layout: a new store's room for cells, and how much it grows at least. */
 #ifndef HF_FILE_FIRST_HEAP
 #define HF_FILE_FIRST_HEAP (512 * 1024)
 #endif
@@ -47,13 +47,13 @@ enum {
     HF_BODY_LEAST = 256,
     HF_BODY_CODES = 15, /* bodies have HF_BODY_LEAST << code bytes: 256 bytes to 4 MiB */
     HF_PARTIES_CAP = 4096,
-    HF_LOOK_US = 1000000 /* not part of it: how often the file itself is looked at */
+    HF_LOOK_US = 1000000 /* not part of the layout: how often the file itself is checked */
 };
 #define HF_BODY_LINES(code) ((uint64_t)(HF_BODY_LEAST / HF_LINE) << (code))
 
 /* Bytes that are only ever locked, far beyond the end of any file. */
-#define HF_BYTE_SESSION (INT64_C(1) << 40)        /* + slot: held as long as the session lives */
-#define HF_BYTE_CLIENT  (HF_BYTE_SESSION + 65536) /* + slot: as long as its own process lives */
+#define HF_BYTE_SESSION (INT64_C(1) << 40)        /* + slot: locked as long as the session lives */
+#define HF_BYTE_CLIENT  (HF_BYTE_SESSION + 65536) /* + slot: as long as its process lives */
 #define HF_BYTE_RECOVER (HF_BYTE_SESSION + 131072)
 #define HF_BYTE_GROW    (HF_BYTE_SESSION + 131073)
 
@@ -103,25 +103,25 @@ struct hf__static { /* sector 0: written once, never changed */
     uint64_t sum;
 };
 
-struct hf__boot { /* sectors 1 and 2: two copies, the valid one with the greater seq counts */
+struct hf__boot { /* two copies, in sectors 1 and 2; the valid one with the greater seq counts */
     uint64_t seq;
     uint8_t boot_id[16];
     uint64_t timens;   /* the time namespace's inode */
     int64_t offset_us; /* the store's clock is CLOCK_BOOTTIME plus this */
-    int64_t ahead_us;  /* by so much it began ahead of the time of day; an hour at most */
+    int64_t ahead_us;  /* how far ahead of the time of day its clock began; an hour at most */
     uint8_t unused[HF_SECTOR - 56];
     uint64_t sum;
 };
 
 struct hf__alloc { /* sector 3 */
     _Atomic uint64_t lock;
-    _Atomic uint64_t bump;  /* sealed: the first line that was never given away */
-    _Atomic uint64_t limit; /* sealed: lines that the file has for certain */
-    /* The allocation under way: the bump to go back to (0: none), unless the word at intent_word
-       already reads intent_link. All sealed. */
+    _Atomic uint64_t bump;  /* sealed: the first line that was never allocated */
+    _Atomic uint64_t limit; /* sealed: lines that the file certainly has */
+    /* The allocation under way: the bump to return to (0: none), unless the word at intent_word
+       reads intent_link already. All sealed. */
     _Atomic uint64_t intent_bump, intent_word, intent_link;
-    _Atomic uint64_t stale, clean; /* how often space was taken back; how much of that is synced */
-    _Atomic uint64_t ceiling; /* sealed, in seconds: no rev may be above it unless the clock is */
+    _Atomic uint64_t stale, clean; /* how often space was taken back; how often synced */
+    _Atomic uint64_t ceiling; /* sealed, in seconds: no rev may be above it, unless the clock is */
 };
 
 struct hf__slot {                /* a session */
@@ -135,11 +135,11 @@ struct hf__slot {                /* a session */
 struct hf__bucket {
     _Atomic uint64_t lock;
     _Atomic uint64_t head;  /* sealed line of the first cell */
-    _Atomic uint64_t debt;  /* a waiter whose counter went up, but which isn't woken yet; 0: none */
-    _Atomic uint64_t floor; /* the greatest rev that was deleted from it, with a check */
+    _Atomic uint64_t debt;  /* the wakeup whose counter was raised, but which is still to be made */
+    _Atomic uint64_t floor; /* the greatest rev that was deleted in this bucket, with a check */
 };
 
-/* A cell is this line, the key's lines, and (in the beginning right behind it) two bodies. */
+/* A cell is this line, the lines of its key, and two bodies (at first right behind it). */
 struct hf__cell {
     uint64_t self;         /* sealed: line << 8 | lines of its key; never changes */
     _Atomic uint64_t next; /* sealed line of the next cell of the bucket */
@@ -151,11 +151,11 @@ struct hf__cell {
 };
 
 enum hf__body_flag {
-    HF_BODY_VACANT = 1, /* no row: the cell may be used for another key of its bucket */
-    HF_BODY_MARKED = 2  /* the marker with marker_seq is the row's */
+    HF_BODY_VACANT = 1, /* the cell has no row; another key of its bucket may use it */
+    HF_BODY_MARKED = 2  /* the marker with the number marker_seq is the row's */
 };
 
-/* Words only: they are written one by one, and read again soon after. */
+/* All fields are words: they are written one by one, and read again soon after. */
 struct hf__body {
     uint64_t rev, token;
     uint64_t counts;     /* holders | waiters << 32 */
@@ -168,7 +168,7 @@ static inline uint32_t hf__waiters(const struct hf__body *b) { return (uint32_t)
 static inline uint32_t hf__used(const struct hf__body *b) { return (uint32_t)b->extent; }
 static inline uint32_t hf__flags(const struct hf__body *b) { return b->extent >> 32 & 0xff; }
 
-struct hf__marker { /* fills one sector, so a power cut leaves the old one or the new one */
+struct hf__marker { /* fills one sector, so after a power cut it is the old one or the new one */
     uint64_t seq;
     int64_t done_us, keep_until_us; /* done_us 0: the marker was removed */
     uint64_t rev;
@@ -177,7 +177,7 @@ struct hf__marker { /* fills one sector, so a power cut leaves the old one or th
     char done_by[HF_OWNER_CAP];
     char result[HF_RESULT_CAP];
     uint8_t unused[HF_SECTOR - 40 - 3 - HF_OWNER_CAP - HF_RESULT_CAP];
-    uint64_t sum; /* over the above and the key */
+    uint64_t sum; /* over the fields above and the key */
 };
 
 enum {
@@ -205,7 +205,7 @@ _Static_assert(HF_PARTY_FIXED == 65 && offsetof(hf_party, session) == 40 &&
 #define HF_PARTY_BYTES(owner_len, note_len) \
     (((size_t)HF_PARTY_FIXED + (owner_len) + (note_len) + 7) & ~(size_t)7)
 
-/* Address space: the greatest size of a store. The thread sanitizer shadows all of it. */
+/* A store's address space, and so its greatest size. The thread sanitizer shadows all of it. */
 #ifndef HF_FILE_RESERVE
 #if defined(__SANITIZE_THREAD__) || defined(HF_SEAM)
 #define HF_FILE_RESERVE (UINT64_C(256) << 20)
@@ -223,13 +223,13 @@ _Static_assert(HF_PARTY_FIXED == 65 && offsetof(hf_party, session) == 40 &&
 
 struct hf__client {
     unsigned char *base;
-    uint64_t word; /* of its session in lock words */
+    uint64_t word; /* how its session stands in lock words */
     int64_t offset_us;
-    _Atomic uint64_t limit; /* lines of the mapping that are known to be backed by the file */
-    _Atomic int broken;     /* 0, or the code that every operation answers from now on */
-    _Atomic int look;       /* something happened to the file: look at it before going on */
+    _Atomic uint64_t limit; /* how many lines of the mapping are known to be backed by the file */
+    _Atomic int broken;     /* 0, or the code that every operation returns from now on */
+    _Atomic int look;       /* the file may have changed: the next operation checks it first */
     _Atomic uint64_t ceiling_us;
-    uint64_t lines; /* that the address range could hold */
+    uint64_t lines; /* lines that fit into the address range */
     uint64_t session;
     int64_t io_timeout_us;
     const char *path; /* for messages */
@@ -240,13 +240,13 @@ struct hf__client {
     void *env_arg;
 #endif
     _Atomic(const char *) broken_why;
-    _Atomic(_Atomic uint64_t *) hints; /* see hints.h; NULL: no chain was long so far */
+    _Atomic(_Atomic uint64_t *) hints; /* see hints.h; NULL: no chain has been long so far */
     _Atomic int64_t last_us;           /* a clock that was read lately */
     _Atomic int64_t look_at_us;        /* the store's clock at which to look at the file again */
     pthread_mutex_t grow_mu;
 };
 
-/* What an operation was called for: for its error. */
+/* What an operation was called for. Its error names it. */
 struct hf__op {
     struct hf__client *c;
     const char *verb;
@@ -263,28 +263,28 @@ struct hf__op {
  * The system, as the shared-memory code sees it. Each gets the client; env_arg is the test's.
  * In production they are called directly.
  */
-#define HF_FILE_ENV(X)                                                                    \
-    /* CLOCK_BOOTTIME in microseconds */                                                  \
-    X(int64_t, now, (struct hf__client * c))                                              \
-    /* the same, cheaper, some milliseconds behind at most */                             \
-    X(int64_t, rough_now, (struct hf__client * c))                                        \
-    /* sleeps while *word == seen, at most us; may return early */                        \
-    X(void, futex_wait,                                                                   \
-      (struct hf__client * c, _Atomic uint32_t *word, uint32_t seen, int64_t us))         \
-    X(void, futex_wake, (struct hf__client * c, _Atomic uint32_t *word, int n))           \
-    /* is the byte locked by another client: 1, 0, or -errno */                           \
-    X(int, probe, (struct hf__client * c, int64_t byte))                                  \
-    /* takes the two bytes of a slot for this client: 1, 0 taken by another, or -errno */ \
-    X(int, take_slot, (struct hf__client * c, uint32_t slot))                             \
-    /* gives the file space up to `lines`, on disk: 0, an errno, ETIMEDOUT: others do */  \
-    X(int, grow, (struct hf__client * c, uint64_t lines))                                 \
-    /* these lines (n 0: everything) as written so far, to disk: 0 or an errno */         \
-    X(int, sync, (struct hf__client * c, uint64_t line, uint64_t n))                      \
-    /* is it still the same, whole file: 0, or *ret_why */                                \
+#define HF_FILE_ENV(X)                                                                            \
+    /* CLOCK_BOOTTIME in microseconds */                                                          \
+    X(int64_t, now, (struct hf__client * c))                                                      \
+    /* the same, cheaper; some milliseconds behind at most */                                     \
+    X(int64_t, rough_now, (struct hf__client * c))                                                \
+    /* sleeps while *word == seen, at most us; may return early */                                \
+    X(void, futex_wait,                                                                           \
+      (struct hf__client * c, _Atomic uint32_t *word, uint32_t seen, int64_t us))                 \
+    X(void, futex_wake, (struct hf__client * c, _Atomic uint32_t *word, int n))                   \
+    /* is the byte locked by another client: 1, 0, or -errno */                                   \
+    X(int, probe, (struct hf__client * c, int64_t byte))                                          \
+    /* locks the two bytes of a slot for this client: 1; 0: another client has them; or -errno */ \
+    X(int, take_slot, (struct hf__client * c, uint32_t slot))                                     \
+    /* allocates disk space up to `lines`: 0, an errno, ETIMEDOUT: another process does */        \
+    X(int, grow, (struct hf__client * c, uint64_t lines))                                         \
+    /* writes these lines (n 0: everything) to disk, as they are: 0 or an errno */                \
+    X(int, sync, (struct hf__client * c, uint64_t line, uint64_t n))                              \
+    /* checks that it is still the same, whole file: 0, or *ret_why */                            \
     X(int, same_file, (struct hf__client * c, const char **ret_why))
 
 #ifdef HF_SEAM
-/* What is about to be done to the n bytes at `at` of the mapping. */
+/* Called before the n bytes at `at` of the mapping are accessed. */
 enum hf__seam_kind {
     HF_SEAM_CALL = 0, /* a system call; nothing is touched */
     HF_SEAM_READ = 1,
@@ -332,7 +332,7 @@ HF_FILE_ENV(HF_ENV_OS)
 #define HF_SAME(where, shared, own, n) \
     (HF_SEE(where, shared, n, HF_SEAM_READ), hf__same(shared, own, n))
 #ifdef HF_SEAM
-/* A copy may be cut in the middle. */
+/* A copy of which a death or a switch of processes may leave half. */
 static inline void hf__copy_seen(const char *where, void *to, const void *from, size_t n, int in)
 {
     char *t = to;
@@ -365,7 +365,7 @@ static inline void hf__copy(void *to, const void *from, size_t n)
         memcpy(t, f, n);
     } else if (n >= 16) {
         for (size_t i = 0; i + 16 < n; i += 16) memcpy(t + i, f + i, 16);
-        memcpy(t + n - 16, f + n - 16, 16); /* what is left, and some of it again */
+        memcpy(t + n - 16, f + n - 16, 16); /* the last bytes, some of which were copied already */
     } else if (n & 8) {
         memcpy(t, f, 8);
         memcpy(t + n - 8, f + n - 8, 8);
@@ -409,7 +409,7 @@ static inline uint64_t hf__offset_of(const struct hf__client *c, const volatile 
 }
 static inline int hf__has(const struct hf__client *c, uint64_t line, uint64_t n)
 {
-    /* Relaxed: only ever grows, and what it says about the file stays true. */
+    /* Relaxed: the number only grows, and what it says about the file stays true. */
     uint64_t limit = atomic_load_explicit(&c->limit, memory_order_relaxed);
     return line >= HF_AT_HEAP / HF_LINE && line < limit && n <= limit - line;
 }
@@ -450,12 +450,12 @@ static inline int hf__lock(const struct hf__op *op, _Atomic uint64_t *lock)
 static inline void hf__unlock(struct hf__client *c, _Atomic uint64_t *lock)
 {
     if (HF_LIKELY(HF_LOAD("unlock.look", lock) == c->word))
-        HF_STORE("unlock", lock, 0); /* releases to the next hf__lock */
+        HF_STORE("unlock", lock, 0); /* release order, for the next hf__lock */
     else
         hf__unlock_slow(c, lock);
 }
 
-/* Is the process of this session, as the owner of lock words, dead: 1, 0, or an error. */
+/* Returns 1 if the process of this session, as the owner of lock words, is dead; 0; or an error. */
 int hf__client_dead(const struct hf__op *op, uint64_t session);
 /* Locks a bucket. Makes the wakeups that a dead owner still owed. */
 int hf__bucket_lock(const struct hf__op *op, struct hf__bucket *b);
@@ -474,49 +474,50 @@ struct hf__owed {
 /* For a key with that hash. */
 void hf__ring(const struct hf__op *op, uint64_t session, uint8_t wakeup, uint64_t hash,
               struct hf__owed *owed);
-/* Notes the debt, before the bucket is unlocked; `rev` makes its value unique. */
+/* Notes the debt before the bucket is unlocked; `rev` makes its value unique. */
 void hf__owed_note(struct hf__bucket *b, struct hf__owed *owed, uint64_t rev);
-/* Wakes, and clears the debt, after the bucket is unlocked. */
+/* Wakes the waiter, and clears the debt, after the bucket is unlocked. */
 void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *owed);
 
 /* ---- cell.c: chains, allocation ---- */
 
 enum {
-    HF_NEED_SPACE = 2, /* unlock everything, hf__space, start again */
-    HF_NEED_SYNC = 5   /* ... hf__sync, say in hf__found what is durable, start again */
+    HF_NEED_SPACE = 2, /* unlock all, call hf__space, begin again */
+    HF_NEED_SYNC = 5   /* ... call hf__sync, note in hf__found what is durable, begin again */
 };
 
 struct hf__found {
     struct hf__cell *cell; /* the key's, live; or NULL */
     struct hf__body *at;   /* its current body */
-    struct hf__body head;  /* ... a copy of the head of that */
+    struct hf__body head;  /* a copy of the current body's head */
     uint64_t seq;
     uint32_t links; /* that were followed to it */
-    /* Of this cell this marker is on disk, and these bodies, as they are or were: HF_NEED_SYNC. */
+    /* For HF_NEED_SYNC: this marker of this cell is on disk, and these bodies, as they are or were.
+     */
     const struct hf__cell *durable_of;
     uint64_t durable_marker;
     const struct hf__body *durable_at[2];
 };
 /* Both under the bucket's lock. */
 int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *ret);
-/* The current body of ret->cell, checked. */
+/* Reads and checks the current body of ret->cell. */
 int hf__current(const struct hf__op *op, struct hf__found *ret);
-/* A vacant cell for the key, which isn't in the bucket: found->cell, its head and seq. */
+/* Finds or makes a vacant cell for a key that has none: fills found->cell, its head and seq. */
 int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__found *found,
                   size_t need);
-/* Before a row with this rev is deleted. */
+/* Raises the bucket's floor before a row with this rev is deleted. */
 int hf__floor_raise(const struct hf__op *op, struct hf__bucket *b, uint64_t rev);
 /* Makes sure that the body which isn't current holds `need` bytes. */
 int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t need,
                   struct hf__body **ret);
 int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__marker **ret);
-/* The next cell's, checked; NULL at the end. */
+/* Returns the next cell, checked; NULL at the end. */
 int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
                struct hf__cell **ret);
-/* More space in the file. No lock word may be held. */
+/* Makes more space in the file. No lock word may be held. */
 int hf__space(const struct hf__op *op, size_t need);
 static inline char *hf__cell_key(struct hf__cell *cell) { return (char *)(cell + 1); }
-/* The line of a body, or 0: damaged. */
+/* Returns the line of a body; 0: it is damaged. */
 uint64_t hf__body_line(const struct hf__op *op, uint64_t link, unsigned *ret_code);
 uint64_t hf__key_word(uint64_t hash, uint32_t len);
 uint64_t hf__sum(const void *p, size_t len, uint64_t seed);
@@ -526,15 +527,16 @@ int hf__damaged(const struct hf__op *op, const volatile void *at, const char *wh
 /* ---- sync.c: to disk. No lock word may be held. ---- */
 
 int hf__sync(const struct hf__op *op);     /* everything */
-int hf__sync_key(const struct hf__op *op); /* what a power cut may not take of the key */
+int hf__sync_key(const struct hf__op *op); /* what a power cut must not take of the key */
 
 /* ---- body.c: bodies to rows and back ---- */
 
 enum {
-    HF_NEED_PARTIES = 3, /* unlock, make room in the caller's row, start again */
-    HF_NEED_CEILING = 4  /* unlock, raise the ceiling, start again */
+    HF_NEED_PARTIES = 3, /* unlock, make room in the caller's row, begin again */
+    HF_NEED_CEILING = 4  /* unlock, raise the ceiling, begin again */
 };
-/* The found row (or that there is none) into *row. HF_NEED_PARTIES: it has no room for so many. */
+/* Reads the row that was found (or that there is none) into *row. HF_NEED_PARTIES: *row has no room
+   for so many parties. */
 int hf__decode(const struct hf__op *op, const struct hf__found *f, hf_row *row);
 /* Only the marker. */
 int hf__decode_marker(const struct hf__op *op, const struct hf__found *f, hf_row *row);
@@ -557,7 +559,7 @@ static inline unsigned char *hf__put_party(unsigned char *at, const hf_party *p)
     return at + HF_PARTY_BYTES(p->owner_len, p->note_len);
 }
 
-/* The head of the body that isn't current; hf__publish makes it so. */
+/* Returns the head of the body that isn't current; hf__publish makes it current. */
 static inline void hf__put_head(const struct hf__cell *cell, struct hf__body *to,
                                 const struct hf__body *h)
 {
@@ -583,7 +585,7 @@ static inline void hf__publish(struct hf__cell *cell, uint64_t seq)
 int hf__broken(const struct hf__op *op);
 /* From now on every operation answers `code`, because the file `why`. */
 void hf__break(struct hf__client *c, int code, const char *why);
-/* Lets the next operation look at the file, if nobody did so for a second. */
+/* Lets the next operation check the file, if no operation has for a second. */
 void hf__look_sometimes(struct hf__client *c, int64_t clock_us);
 int hf__sync_failed(const struct hf__op *op, int sys);
 

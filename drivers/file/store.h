@@ -13,13 +13,13 @@ struct hf_store {
     struct hf__client c;              /* first: see hf__client_of */
     pthread_mutex_t mu;               /* of death_fd */
     _Atomic uint8_t interrupted[256]; /* the next sleep at that wakeup returns at once */
-    /* Only the thread that sleeps at wakeup 0, which many waits share: see marks.h. */
+    /* Used only by the thread that sleeps at wakeup 0, which many waits share: see marks.h. */
     struct hf__marked_wakeup shared_wakeup;
     size_t marks_for;              /* from this number of waits on, marks are made */
     int marked;                    /* there are some */
-    int death_fd;                  /* -1: none yet; -2: there can be none */
-    int64_t death_size;            /* of the file, when death_fd was last read */
-    struct hf_store *next, **link; /* among the stores of this process, for fork */
+    int death_fd;                  /* -1: not opened yet; -2: it can't be opened */
+    int64_t death_size;            /* the size of the file when death_fd was last read */
+    struct hf_store *next, **link; /* in the list of this process's stores, for fork */
     unsigned mode;
     int attached; /* the mapping isn't ours */
     char path[HF_FILE_PATH_CAP];
@@ -33,7 +33,8 @@ int hf__session_open(const struct hf__op *op);
 /* Keeps track of open stores, so that a forked child drops its copies of their descriptors. */
 void hf__fork_watch(hf_store *st);
 void hf__fork_forget(hf_store *st);
-/* Between these no thread forks: descriptors that were opened but not noted yet would leak. */
+/* No thread forks between these two: descriptors that were opened, but not noted yet, would
+   leak. */
 void hf__fork_hold(void);
 void hf__fork_release(void);
 
@@ -59,8 +60,8 @@ int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, h
                     void *arg, hf_row *row, hf_error *err);
 int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                      hf_row *cur, int64_t *ret_clock_us, hf_error *err);
-/* After a bucket's lock was left with a positive result: provides what was missing. 0: start again.
- */
+/* Called after a bucket's lock was left with a positive result: provides what was missing. Returns
+   0: begin again. */
 int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row);
 
 /* ---- scan.c ---- */
@@ -77,19 +78,21 @@ void hf__format(void *base, uint64_t lines, unsigned mode, const struct hf__boot
 const char *hf__static_wrong(const struct hf__static *s);
 /* Reads the boot block in force. Returns 0 or HF_CORRUPT. */
 int hf__boot_read(const struct hf__op *op, struct hf__boot *ret);
-/* After a reboot, alone: voids holds and queues, drops what is torn, keeps revs and markers, and
-   sets the clock. `now` names the present boot; its offset and seq are filled in. */
+/* Recovers the store after a reboot, while no other process uses it: voids holds and queues, drops
+   torn cells, keeps revs and markers, and sets the clock. `now` names the present boot; its offset
+   and seq are filled in. */
 int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, uint64_t lines);
 int hf__raise_ceiling(const struct hf__op *op, uint64_t rev);
 
 /* ---- system.c ---- */
 
-/* fcntl with an OFD lock: 0, -EAGAIN, -errno; F_OFD_GETLK: 1 if it is locked by another. */
+/* Calls fcntl with an OFD lock. Returns 0, -EAGAIN or -errno; with F_OFD_GETLK 1 if another
+   description has locked it. */
 int hf__byte_lock(int fd, int command, short type, int64_t from, int64_t len);
 /* Locks a byte that other processes hold while they work. Returns 0, ETIMEDOUT, or an errno. */
 int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us);
-/* Allocates space on disk for these bytes; nobody uses those beyond the file's end. Returns 0 or an
-   errno. */
+/* Allocates space on disk for these bytes. Bytes beyond the file's end must not be in use. Returns
+   0 or an errno. */
 int hf__provide_blocks(int fd, int64_t from, int64_t to);
 
 /* ---- map.c ---- */
@@ -97,7 +100,7 @@ int hf__provide_blocks(int fd, int64_t from, int64_t to);
 int hf__map(hf_store *st, int force, int existing, int64_t io_timeout_ms, hf_error *err);
 void hf__unmap(hf_store *st);
 void hf__close_both(hf_store *st);
-/* Names this boot: 0, or an error. */
+/* Fills in the name of this boot. Returns 0 or an error. */
 int hf__boot_here(struct hf__boot *ret, hf_error *err);
 const char *hf__filesystem(long magic, int *ret_good);
 /* Returns the HF_ code for an errno about a file. */
@@ -105,7 +108,7 @@ int hf__file_code(int sys);
 
 /* ---- place.c ---- */
 
-/* Writes the path of `file:` alone, by the environment. Makes nothing. */
+/* Writes the path of `file:` alone, as the environment says. Creates nothing. */
 int hf__default_path(char *to, size_t cap, hf_error *err);
 /* Makes the directories of the default store, for this user alone, if `store` is that one. Reports
    the first that can't be made. */

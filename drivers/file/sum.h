@@ -1,9 +1,6 @@
 /*
- * sum.h - what a body says of itself: could a row say so, and the sum of its parties, which stands
- * in its extent.
- *
- * The heads of bodies check themselves, but a single flipped bit in a party could make its owner
- * look dead, or its lease over, while it holds.
+ * sum.h - checks of a body: is its head consistent, and the sum of its parties, which stands in its
+ * extent.
  */
 #ifndef HF_FILE_SUM_H
 #define HF_FILE_SUM_H
@@ -37,7 +34,7 @@ static inline uint64_t hf__sum_next(uint64_t sum, uint64_t word)
 {
     return hf__turned(sum, 11) * HF_SEAL_FACTOR ^ word;
 }
-/* As it stands in an extent. No parties: 0. */
+/* Returns the sum as it stands in an extent. No parties: 0. */
 static inline uint64_t hf__sum_bits(uint64_t sum) { return (sum * HF_SEAL_FACTOR) >> 40 << 40; }
 
 #endif

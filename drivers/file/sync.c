@@ -10,8 +10,8 @@
  */
 #include "shared.h"
 
-/* Parts that are closer are one: each costs a trip to the disk, as long as it takes to write some
-   pages more. */
+/* Parts that are closer than this are synced as one: each part costs a trip to the disk, as long as
+   it takes to write some pages more. */
 #ifndef HF_FILE_SYNC_GAP
 #define HF_FILE_SYNC_GAP 65536
 #endif
@@ -75,7 +75,7 @@ static int add_cell(const struct hf__op *op, struct hf__bucket *b, struct hf__ce
     }
     struct hf__marker *pair;
     if (!HF_LOAD("parts.marker", &cell->marker)) return 0;
-    int rc = hf__marker_room(op, cell, &pair); /* which is there, but may be damaged */
+    int rc = hf__marker_room(op, cell, &pair); /* the key is there, but may be damaged */
     if (!rc) add_lines(p, hf__offset_of(op->c, pair) / HF_LINE, 2 * HF_SECTOR / HF_LINE);
     return rc;
 }
@@ -84,7 +84,7 @@ int hf__sync_key(const struct hf__op *op)
 {
     struct hf__bucket *b = hf__bucket_at(op->c, op->key->hash);
     hf_error unsaid;
-    /* An error here is reported by the next request for the key, which meets the same. */
+    /* An error here is reported by the next request for the key, which meets it again. */
     const struct hf__op quiet = {op->c, op->verb, op->key, &unsaid};
     struct hf__found f = {.cell = NULL};
     struct parts p = {0};

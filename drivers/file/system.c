@@ -37,8 +37,9 @@ void hf__os_futex_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t se
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};
     (void)c;
-    /* A wait for ever has no timer: the kernel would have to remove it before the woken thread
-       runs. Not private: others map the file too. Early returns are the caller's to notice. */
+    /* A wait without limit has no timer: the kernel would have to remove it before the woken thread
+       runs. The futex isn't private, because other processes map the file, too. The caller copes
+       with early returns. */
     syscall(SYS_futex, word, FUTEX_WAIT, seen, us < FOREVER_US ? &t : NULL, NULL, 0);
 }
 
@@ -61,8 +62,8 @@ int hf__byte_lock(int fd, int command, short type, int64_t from, int64_t len)
     return command == F_OFD_GETLK && f.l_type != F_UNLCK;
 }
 
-/* Sleeps between two attempts at a lock. 0: the time is over. It is looked at before the sleep, so
-   a process that was stopped meanwhile gets one more attempt. */
+/* Sleeps between two attempts at a lock. Returns 0 if the time is over. The time is checked before
+   the sleep, so a process that was stopped meanwhile gets one more attempt. */
 static int nap(int64_t until_us)
 {
     const struct timespec t = {0, NAP_NS};
@@ -89,7 +90,7 @@ static int is_ours(const struct hf__client *c, int fd, struct stat *s)
     return s->st_dev == c->dev && s->st_ino == c->ino;
 }
 
-/* Returns the same for both descriptors, and fills `s` for the client's. A store that was opened
+/* Returns as is_ours for both descriptors, and fills `s` for the client's. A store that was opened
    since may have the same descriptor numbers, but not the same locked bytes in this generation. */
 static int are_ours(struct hf__client *c, struct stat *s)
 {
@@ -97,7 +98,8 @@ static int are_ours(struct hf__client *c, struct stat *s)
     int session = is_ours(c, c->session_fd, s), client = is_ours(c, c->fd, s);
     if (session != 1 || client != 1) return session && client ? -1 : 0;
     if (!c->session || s->st_size < (off_t)HF_AT_HEAP) return 1;
-    /* Relaxed: ours stands there since before, unless it is lost. A damaged one says nothing. */
+    /* Relaxed: this client's generation was stored there long ago, unless it is lost. A damaged one
+       proves nothing. */
     uint64_t word = atomic_load_explicit(&hf__slot_at(c, slot)->generation, memory_order_relaxed);
     return (!hf__sealed(word) || hf__unseal(word) == c->session >> 16) &&
            hf__byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_SESSION + slot, 1) &&
@@ -108,7 +110,8 @@ int hf__os_probe(struct hf__client *c, int64_t byte)
 {
     struct stat s;
     int rc = hf__byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, byte, 1);
-    /* Of another file that has its number by now nothing is locked: that says nobody is dead. */
+    /* If another file has this descriptor's number by now, none of its bytes is locked, which would
+       make every session look dead. */
     return rc || are_ours(c, &s) == 1 ? rc : -EBADF;
 }
 
@@ -129,8 +132,8 @@ static int allocate(int fd, int64_t from, int64_t len)
     sigset_t all, before;
     if (!fallocate(fd, 0, from, len)) return 0;
     if (errno != EINTR) return errno;
-    /* What was given by then may have been taken back (tmpfs does): signals that come as often as a
-       profiler's would have it begin for ever. So they wait, this time. */
+    /* tmpfs takes back what it had allocated when a signal comes. Signals as frequent as a
+       profiler's would make it begin again for ever, so they are blocked this time. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int sys;
@@ -141,7 +144,7 @@ static int allocate(int fd, int64_t from, int64_t len)
     return sys;
 }
 
-/* Blocks for real: truncation or a sparse file would be a SIGBUS on a full disk. */
+/* Blocks are really allocated: with a sparse file, a full disk would mean a SIGBUS. */
 int hf__provide_blocks(int fd, int64_t from, int64_t to)
 {
     static const char zeros[65536];
@@ -151,7 +154,8 @@ int hf__provide_blocks(int fd, int64_t from, int64_t to)
         return EFBIG; /* instead of a SIGXFSZ */
     int sys = allocate(fd, from, to - from);
     if (sys != EOPNOTSUPP) return sys;
-    /* This filesystem can't. Only bytes beyond the end are written: others may use the rest. */
+    /* This filesystem can't allocate. Only bytes beyond the end are written, because other
+       processes may use the rest. */
     if (fstat(fd, &s)) return errno;
     for (int64_t at = s.st_size; at < to;) {
         size_t n = to - at < (int64_t)sizeof zeros ? (size_t)(to - at) : sizeof zeros;
@@ -184,7 +188,7 @@ int hf__os_grow(struct hf__client *c, uint64_t lines)
         int ours = are_ours(c, &s);
         rc = ours > 0 ? 0 : ours ? errno : EBADF;
         if (!rc && s.st_size < to) rc = hf__provide_blocks(c->fd, s.st_size, to);
-        /* After a power cut the file must not be shorter than what it says of itself. */
+        /* After a power cut the file must not be shorter than its header says. */
         if (!rc && fdatasync(c->fd)) rc = errno;
         if (!rc && !is_ours(c, c->fd, &s)) rc = EBADF;
         hf__byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_GROW, 1);

@@ -67,7 +67,7 @@ static int fail(const struct hf__fs_call *call, int code, const char *why, hf_er
     return hf_fail(err, code, 0, "firestore: %s '%s': %s", call->what, call->key, why);
 }
 
-/* Copies the first line of a text, unless it has a secret. */
+/* Copies the first line of a text, unless the text contains a secret. */
 static void show(const char *from, const char *header, char to[ANSWER_SHOWN])
 {
     const char *token = strrchr(header, ' ') + 1;
@@ -102,7 +102,7 @@ static int judge(const struct hf__rest_reply *r, const char *header, struct hf__
 
 /* ---- one call ---- */
 
-/* base + name, its bytes as a URL needs them, + ":method". NULL: no memory. */
+/* Makes base + name, percent-encoded, + ":method". Returns NULL if there is no memory. */
 static char *url_of(const struct hf__fs_api *api, const char *name, const char *method)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

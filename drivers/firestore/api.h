@@ -19,7 +19,8 @@ struct hf__fs_api {
 struct hf__fs_call {
     const char *what, *key;
     int writes;    /* no answer is HF_UNKNOWN */
-    int condition; /* out: refused because of its precondition, or of contention: not done */
+    int condition; /* out: refused because of its precondition, or of contention, so it wasn't
+                      done */
     int64_t many_until_us; /* as in struct hf__rest_call */
 };
 

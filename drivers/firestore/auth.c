@@ -34,7 +34,7 @@ static int set(char **to, const char *text)
     return *to ? 0 : HF_NOMEM;
 }
 
-/* Reads a whole file, and ends it by a NUL. NULL: errno. */
+/* Reads a whole file, and ends it by a NUL. Returns NULL if it fails; errno says why. */
 static char *read_file(const char *path)
 {
     FILE *f = hf__fopen(path);
@@ -63,7 +63,7 @@ static int bad_file(const char *path, int code, const char *why, hf_error *err)
 struct member {
     const char *name;
     char **to;
-    const char *missing; /* what to say of that; NULL: it may */
+    const char *missing; /* why it may not be read; NULL: it may */
 };
 
 /* Reads members of a JSON object. Returns 0; HF_INVALID or HF_NOMEM, with *ret_why. */
@@ -234,7 +234,7 @@ static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_w
     bad = bad || (!*ret && errno == ENOMEM);
     jwt_free(jwt);
     if (bad || *ret) return bad ? HF_NOMEM : 0;
-    /* Or OpenSSL had no memory for it, which libjwt doesn't tell. */
+    /* OpenSSL may have had no memory, but libjwt doesn't say so. */
     *ret_why = "the private key can't sign: is it an RSA key in PEM?";
     return HF_INVALID;
 }
@@ -267,7 +267,9 @@ static int request(const struct hf__fs_auth *a, char **ret, const char **ret_why
              put_field(f, "client_secret", a->client_secret) &&
              put_field(f, "refresh_token", a->key);
     hf__rest_forget(jwt);
-    if (f && (fclose(f) || !form)) ok = 0; /* it doesn't say that it got no memory at the end */
+    if (f && (fclose(f) || !form))
+        ok = 0; /* jansson doesn't say that it had no memory for
+                   the end */
     if (ok)
         *ret = form;
     else
@@ -289,7 +291,7 @@ static int refused(const struct hf__fs_auth *a, int code, const char *why, hf_er
                    a->name ? a->name : a->client_id, a->token_uri, why);
 }
 
-/* OAuth's codes of an error that passes (RFC 6749, section 4.1.2.1), and Google's. */
+/* OAuth's codes for errors that pass (RFC 6749, section 4.1.2.1), and Google's. */
 static int passes(const char *error)
 {
     static const char *const all[] = {"temporarily_unavailable", "server_error", "internal_failure",
@@ -423,7 +425,7 @@ int hf__fs_auth_refused(struct hf__fs_auth *a, uint64_t generation)
     int again = a->who == HF_FS_SERVICE || a->who == HF_FS_REFRESHABLE;
     if (!again) return 0;
     pthread_mutex_lock(&a->mu);
-    /* Unless another thread has got a new one already. */
+    /* No new token is needed if another thread has got one already. */
     if (a->generation == generation) a->renew_us = a->until_us = 0;
     pthread_mutex_unlock(&a->mu);
     return 1;

@@ -11,7 +11,7 @@ enum hf__fs_who {
     HF_FS_NOBODY,
     HF_FS_OWNER,      /* the emulator's administrator */
     HF_FS_USER,       /* an ID token from the environment */
-    HF_FS_USER_FILE,  /* an ID token in a file that somebody renews */
+    HF_FS_USER_FILE,  /* an ID token in a file that another program renews */
     HF_FS_SERVICE,    /* a service account's key */
     HF_FS_REFRESHABLE /* a person's own credentials, as `gcloud auth application-default` keeps */
 };
@@ -20,25 +20,26 @@ struct hf__fs_auth {
     enum hf__fs_who who;
     char *token; /* USER */
     char *path;  /* USER_FILE */
-    char *file;  /* SERVICE, REFRESHABLE: read again for each token; NULL: it can be read once */
+    char *file;  /* SERVICE, REFRESHABLE: the file, read again for each token; NULL: it can be read
+                    only once */
     char *name;  /* for people: the account */
     char *token_uri, *key, *key_id, *client_id, *client_secret;
     pthread_mutex_t mu;
-    char *access;               /* SERVICE, REFRESHABLE: what was got for it; NULL: nothing */
+    char *access;               /* SERVICE, REFRESHABLE: the access token; NULL: none yet */
     int64_t renew_us, until_us; /* local */
     uint64_t generation;        /* of `access` */
 };
 
-/* Finds the credentials, without a request; `file` is that of ?credentials=, NULL: none. */
+/* Finds the credentials, without a request; `file` is the value of ?credentials=, NULL: none. */
 int hf__fs_auth_open(struct hf__fs_auth *auth, const char *file, int emulator, hf_error *err);
 void hf__fs_auth_close(struct hf__fs_auth *auth);
 
-/* Makes the header with the credentials, to be freed by hf__rest_forget; gets or renews a token if
-   need be. *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID,
-   NOMEM. */
+/* Makes the header with the credentials, to be freed by hf__rest_forget. Gets or renews a token if
+   need be. *ret_generation is the argument for hf__fs_auth_refused. Returns 0, DENIED, UNAVAILABLE,
+   INVALID or NOMEM. */
 int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__rest *net, char **ret,
                        uint64_t *ret_generation, hf_error *err);
-/* Notes that the server refused the token. 1: another token may be got. */
+/* Notes that the server refused the token. Returns 1 if another token may be got. */
 int hf__fs_auth_refused(struct hf__fs_auth *auth, uint64_t generation);
 /* Describes the credentials, for messages. */
 enum { HF_FS_WHO_CAP = 256 };

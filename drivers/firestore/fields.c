@@ -78,7 +78,7 @@ static int read_number(const json_t *value, int64_t *ret)
         *ret = json_integer_value(j);
         return 1;
     }
-    /* Some clients have no other numbers. */
+    /* Some clients have no integers, so a double is accepted, too. */
     double n = json_number_value(d);
     if (!json_is_number(d) || !(n > -9e15 && n < 9e15) || n != (double)(int64_t)n) return 0;
     *ret = (int64_t)n;
@@ -160,7 +160,7 @@ const char *hf__fs_key_of(const json_t *fields)
     return json_string_value(key);
 }
 
-/* Tells the fields what the document has of the field i. 0, or HF_NOMEM. */
+/* Notes in the fields what the document has of the field i. Returns 0 or HF_NOMEM. */
 static int read_field(const json_t *fields, int i, struct hf__fields *f)
 {
     const json_t *value = json_object_get(fields, hf__field[i].name);

@@ -20,7 +20,7 @@
 
 enum { SEEN_SLOTS = 16384, PAGE_ROWS = 64 };
 
-/* When the document of a key was updated to this rev. */
+/* A row's update time: when the document of a key was updated to this rev. */
 struct hf__fs_seen {
     uint64_t hash, rev;
     int64_t update_us;
@@ -118,7 +118,7 @@ json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row
         json_decref(when);
     else if (!row)
         write = json_pack("{s:s, s:o}", "delete", name, "currentDocument", when);
-    else if (seen) /* fields that others keep there stay */
+    else if (seen) /* fields that other programs keep in the document stay */
         write =
             json_pack("{s:{s:s, s:o}, s:{s:o}, s:o}", "update", "name", name, "fields", fields,
                       "updateMask", "fieldPaths", hf__fs_field_names(), "currentDocument", when);
