@@ -70,9 +70,10 @@ _NOBODYS = _count_nobodys()
 class Locking(_holdfast.Locking):
     """A key that is to be held: what store.lock(key) gives. A block, with or async with; and it has
     what threading.Lock has: acquire, release, locked. It may be used again and again, by any number
-    of threads and tasks in turn. Unlike threading.Lock it refuses a second acquire() without a
-    limit by the caller that holds the key (RecursiveAcquire), also if another thread would release
-    it; and it has no truth value."""
+    of threads and tasks: each block holds a lock of its own, which release() of another thread or
+    task doesn't end. Unlike threading.Lock it refuses a second acquire() without a limit by the
+    caller that holds the key (RecursiveAcquire), also if another thread would release it; and it
+    has no truth value."""
     __slots__ = ()
 
     def locked(self) -> bool:
@@ -91,7 +92,7 @@ class Locking(_holdfast.Locking):
         if sys.getrefcount(self) <= _NOBODYS:
             raise UnboundLock.before(self.key)
         try:
-            await self._acquire(blocking, timeout)
+            self._push(await self._acquire(blocking, timeout), None)
         except LockUnavailable:
             return False
         return True
@@ -101,22 +102,19 @@ class Locking(_holdfast.Locking):
         held = self._try(blocking, timeout)
         if held is None:
             held = await _aio.wait(self.store, functools.partial(self._start, blocking, timeout))
-        self._push(held)
         return held
 
     async def release_async(self) -> None:
         """As release(); other tasks run meanwhile."""
-        held = self._pop()
-        if held is None:
-            raise RuntimeError('release unlocked lock')
-        await _aio.release(self.store, held.release)
+        await _aio.release(self.store, self._pick().release)
 
     async def __aenter__(self) -> Lock:
         held: Lock = await self._acquire()
+        self._push(held, sys._getframe(1))
         return held
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        held = self._pop()
+        held = self._pop(sys._getframe(1))
         if held is not None:
             await _aio.release(self.store, held.__exit__, kind, value, traceback)
 

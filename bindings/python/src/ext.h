@@ -74,6 +74,7 @@ struct lock {
     int64_t keep_ms;     /* of an event */
     unsigned generation; /* of the process that acquired it */
     caller by;
+    int of_block;    /* a block of a Locking has it: this frame has the block */
     uintptr_t frame; /* that called acquire(), at this instruction; 0: not known */
     long place;
     unsigned how;          /* enum noted */

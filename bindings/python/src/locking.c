@@ -1,15 +1,17 @@
 /*
  * locking.c - the type Locking, which store.lock(key, **options) makes: a `with` block. What it
- * does in an `async with` is in holdfast/_locks.py. One object may serve many threads and tasks in
- * turn, and one caller more than once (recursive=True); a lock that was lost may be there beside
- * the next one. So it has a chain of locks.
+ * does in an `async with` is in holdfast/_locks.py. One object may serve any number of threads and
+ * tasks, at the same time if the key admits several holders, and one caller more than once
+ * (recursive=True); a lock that was lost may be there beside the next one. So it has a chain of
+ * locks: those of blocks, which only the end of the same block takes off, and those of acquire(),
+ * which any thread may release, as it may a threading.Lock.
  */
 #include "ext.h"
 
 struct locking {
     PyObject_HEAD store *store;
     PyObject *key;
-    lock *held;   /* the last of its locks that aren't released; NULL: there is none */
+    lock *held;   /* the last of its locks; NULL: there is none */
     asked *asked; /* NULL: all defaults */
 };
 
@@ -35,16 +37,6 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options)
     return (PyObject *)to;
 }
 
-/* Returns 1 if the object may be acquired now: it can't tell several holders apart. */
-static int has_room(struct locking *g)
-{
-    if (!g->held || !g->asked || g->asked->o.mode == HF_EXCLUSIVE) return 1;
-    if (g->held->generation != fork_generation()) return 1; /* that is the parent's */
-    PyErr_SetString(PyExc_RuntimeError, "this lock is held already: with shared or limit each "
-                                        "holder needs a store.lock(key) of its own");
-    return 0;
-}
-
 /* The reference is given away. */
 static void push(struct locking *g, lock *held)
 {
@@ -52,38 +44,112 @@ static void push(struct locking *g, lock *held)
     g->held = held;
 }
 
-/* Takes off the lock that this caller has acquired last; if it has none, the oldest. Returns a
-   reference, or NULL. */
-static lock *pop(struct locking *g)
+/* Takes the lock off the chain. Returns the chain's reference to it. */
+static lock *take_off(struct locking *g, lock *is)
 {
-    lock **at = &g->held, *is;
-    caller by;
-    if (*at && (*at)->below) {
-        if (caller_read(&by)) return NULL;
-        while ((*at)->below && !caller_same(&(*at)->by, &by)) at = &(*at)->below;
-        caller_drop(&by);
-    }
-    if (!(is = *at)) return NULL;
+    lock **at = &g->held;
+    while (*at != is) at = &(*at)->below;
     *at = is->below;
     is->below = NULL;
     return is;
 }
 
+/* Returns the frame that holds the block which is entered; 0: none is needed to tell it from other
+   blocks of the object, because there is no other. To ask for it costs a tenth of a block. */
+static uintptr_t frame_to_note(const struct locking *g)
+{
+    int alone = !g->asked || g->asked->o.mode == HF_EXCLUSIVE;
+    return alone && !g->held ? 0 : (uintptr_t)PyEval_GetFrame();
+}
+
+/* Returns how surely the block that this caller leaves in this frame has the lock; 0: by nothing. A
+   generator may be left by another thread than entered it, an ExitStack in another frame. */
+static int likeness(const lock *l, const caller *by, uintptr_t frame)
+{
+    return 4 * caller_same(&l->by, by) + (l->frame == frame ? 2 : !l->frame);
+}
+
+/* Takes off the lock of the block that is being left (frame: NULL: by the running one). Returns its
+   reference; NULL, perhaps with an exception: there is none, or it isn't known which of several it
+   is. */
+static lock *pop_block(struct locking *g, PyObject *frame)
+{
+    lock *best = NULL;
+    int n = 0, most = 0;
+    caller by;
+    if (!g->held) return NULL;
+    if (!g->held->below) return take_off(g, g->held);
+    if (caller_read(&by)) return NULL;
+    uintptr_t here = frame ? (uintptr_t)frame : (uintptr_t)PyEval_GetFrame();
+    for (lock *l = g->held; l; l = l->below) {
+        if (!l->of_block) continue;
+        int like = likeness(l, &by, here);
+        if (!n++ || like > most) {
+            best = l;
+            most = like;
+        }
+    }
+    caller_drop(&by);
+    if (n > 1 && !most) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "lock '%U': several blocks hold it, and none was entered by this thread or "
+                     "task: leave a block where it was entered, or give each block a "
+                     "store.lock(key) of its own",
+                     g->key);
+        return NULL;
+    }
+    return take_off(g, best ? best : g->held);
+}
+
+/* Returns a reference to the lock that release() ends: of this caller the one that it acquired
+   last; else the oldest that acquire() brought. A block's lock is ended by no other caller, and
+   stays on the chain until the block is left. NULL: an exception. */
+static lock *pick_to_release(struct locking *g)
+{
+    lock *mine = NULL, *oldest = NULL, *others = NULL;
+    caller by;
+    if (g->held && caller_read(&by)) return NULL;
+    for (lock *l = g->held; l; l = l->below) {
+        if (l->of_block && l->ended) continue;
+        if (!mine && caller_same(&l->by, &by)) mine = l;
+        if (!l->of_block)
+            oldest = l;
+        else if (l->generation == fork_generation())
+            others = l;
+    }
+    if (g->held) caller_drop(&by);
+    lock *is = mine ? mine : oldest;
+    if (is && !is->of_block) return take_off(g, is);
+    Py_XINCREF(is);
+    if (!is && others)
+        PyErr_Format(PyExc_RuntimeError,
+                     "release '%U': the block of another thread or task holds it, and releases it "
+                     "at its end",
+                     g->key);
+    else if (!is)
+        PyErr_SetString(PyExc_RuntimeError, "release unlocked lock");
+    return is;
+}
+
+static void push_block(struct locking *g, lock *held, uintptr_t frame)
+{
+    held->touched = held->of_block = 1;
+    held->frame = frame;
+    Py_INCREF(held);
+    push(g, held);
+}
+
 static PyObject *locking_enter(struct locking *g, PyObject *unused)
 {
     (void)unused;
-    if (!has_room(g)) return NULL;
     lock *held = (lock *)store_acquire_asked(g->store, g->key, g->asked);
-    if (!held) return NULL;
-    held->touched = 1;
-    Py_INCREF(held);
-    push(g, held);
+    if (held) push_block(g, held, frame_to_note(g));
     return (PyObject *)held;
 }
 
 static PyObject *locking_exit(struct locking *g, PyObject *args)
 {
-    lock *held = pop(g);
+    lock *held = pop_block(g, NULL);
     if (!held && PyErr_Occurred()) return NULL;
     if (!held) Py_RETURN_NONE;
     PyObject *ret = Py_None;
@@ -164,7 +230,7 @@ static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kw
     asked now;
     if (no_others(g, kwargs) ||
         !PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:acquire", names, &first, &timeout) ||
-        (blocking = read_blocking(g, first)) < 0 || !has_room(g))
+        (blocking = read_blocking(g, first)) < 0)
         return NULL;
     if (!with_timeout(g, &now, blocking, timeout)) return NULL;
     lock *held = (lock *)store_acquire_asked(g->store, g->key, &now);
@@ -182,8 +248,7 @@ static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kw
 static PyObject *locking_release(struct locking *g, PyObject *unused)
 {
     (void)unused;
-    lock *held = pop(g);
-    if (!held && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "release unlocked lock");
+    lock *held = pick_to_release(g);
     if (!held) return NULL;
     PyObject *ret = lock_release_now(held, NULL);
     Py_DECREF(held);
@@ -197,8 +262,7 @@ static PyObject *locking_try(struct locking *g, PyObject *args)
     int blocking;
     asked now;
     if (!PyArg_ParseTuple(args, "|OO:try", &first, &timeout) ||
-        (blocking = read_blocking(g, first)) < 0 || !has_room(g) ||
-        !with_timeout(g, &now, blocking, timeout))
+        (blocking = read_blocking(g, first)) < 0 || !with_timeout(g, &now, blocking, timeout))
         return NULL;
     return store_try_asked(g->store, g->key, &now);
 }
@@ -210,33 +274,45 @@ static PyObject *locking_start(struct locking *g, PyObject *args)
     unsigned long long id;
     int blocking;
     asked now;
-    if (!PyArg_ParseTuple(args, "pOOK:start", &blocking, &timeout, &mailbox, &id) || !has_room(g) ||
+    if (!PyArg_ParseTuple(args, "pOOK:start", &blocking, &timeout, &mailbox, &id) ||
         !with_timeout(g, &now, blocking, timeout))
         return NULL;
     return store_start_asked(g->store, g->key, &now, mailbox, id, 0);
 }
 
-/* _push(Lock): the block is entered */
-static PyObject *locking_push(struct locking *g, PyObject *held)
+/* _push(Lock, frame): the block of this frame is entered; None: acquire() has brought the lock */
+static PyObject *locking_push(struct locking *g, PyObject *args)
 {
+    PyObject *held, *frame;
+    if (!PyArg_ParseTuple(args, "OO:push", &held, &frame)) return NULL;
     if (!PyObject_TypeCheck(held, lock_type) || ((lock *)held)->below) {
         PyErr_SetString(PyExc_TypeError, "not a Lock");
         return NULL;
     }
-    Py_INCREF(held);
-    ((lock *)held)->touched = 1;
-    push(g, (lock *)held);
+    if (frame != Py_None) {
+        push_block(g, (lock *)held, (uintptr_t)frame);
+    } else {
+        ((lock *)held)->touched = 1;
+        Py_INCREF(held);
+        push(g, (lock *)held);
+    }
     Py_RETURN_NONE;
 }
 
-/* _pop() -> Lock or None: the block is left */
-static PyObject *locking_pop(struct locking *g, PyObject *unused)
+/* _pop(frame) -> Lock or None: the block of this frame is left */
+static PyObject *locking_pop(struct locking *g, PyObject *frame)
 {
-    (void)unused;
-    lock *held = pop(g);
+    lock *held = pop_block(g, frame);
     if (held) return (PyObject *)held;
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
+}
+
+/* _pick() -> Lock: what release() ends */
+static PyObject *locking_pick(struct locking *g, PyObject *unused)
+{
+    (void)unused;
+    return (PyObject *)pick_to_release(g);
 }
 
 static int locking_bool(struct locking *g)
@@ -308,10 +384,12 @@ static PyMethodDef methods[] = {
         "_start", locking_start, METH_VARARGS,
         "_start($self, blocking, timeout, mailbox, number, /)\n--\n\nStarts a wait that tells the "
         "mailbox."),
-    METHOD("_push", locking_push, METH_O,
-           "_push($self, lock, /)\n--\n\nThe block is entered with this lock."),
-    METHOD("_pop", locking_pop, METH_NOARGS,
-           "_pop($self)\n--\n\nThe block is left: its Lock, or None."),
+    METHOD("_push", locking_push, METH_VARARGS,
+           "_push($self, lock, frame, /)\n--\n\nThe block of this frame is entered with this "
+           "lock; None: acquire() has brought it."),
+    METHOD("_pop", locking_pop, METH_O,
+           "_pop($self, frame, /)\n--\n\nThe block of this frame is left: its Lock, or None."),
+    METHOD("_pick", locking_pick, METH_NOARGS, "_pick($self)\n--\n\nThe Lock that release() ends."),
     {NULL, NULL, 0, NULL},
 };
 

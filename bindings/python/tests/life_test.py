@@ -72,17 +72,16 @@ def a_second_release_does_nothing_more():
     held.release()
 
 
-def a_block_of_several_holders_serves_one_at_a_time():
+def a_block_of_several_holders_is_entered_again():
+    """Each time it holds a lock of its own, and the inner one ends first."""
     with holdfast.open(URL) as store:
         block = store.lock(key(), shared=True)
-        with block:
-            try:
-                block.__enter__()
-                raise AssertionError('entered twice')
-            except RuntimeError:
-                pass
-        with block as held:
-            assert held.held
+        with block as outer:
+            with block as inner:
+                assert inner.token != outer.token
+                assert len(store.peek(block.key).holders) == 2
+            assert outer.held and not inner.held
+        assert not outer.held and free(block.key)
 
 
 def a_block_that_lost_its_lock_says_so():

@@ -1,0 +1,229 @@
+"""What store.lock(key) gives is shared by threads and tasks: each block has a lock of its own.
+
+    blocks_test.py URL [NAME]
+"""
+import asyncio
+import concurrent.futures
+import contextlib
+import sys
+import threading
+
+import holdfast
+from own import MORE, URL, free, key
+from tap import PATIENCE, no_hang, run_functions, until
+
+SEVERAL = ({'shared': True}, {'limit': 3})
+
+
+def _refused(kind, call, words=''):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise AssertionError('not refused')
+
+
+@contextlib.contextmanager
+def _thread():
+    """Runs what is given to it in one thread of its own, to the end."""
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    try:
+        yield lambda call, *args: pool.submit(call, *args).result(PATIENCE)
+    finally:
+        pool.shutdown()
+
+
+def several_blocks_of_one_object_hold_at_the_same_time():
+    with no_hang(), holdfast.open(URL) as store, _thread() as there, _thread() as elsewhere:
+        for options in SEVERAL:
+            for first, second in (there, elsewhere), (elsewhere, there):
+                lock = store.lock(key(), **options)
+                one, two = first(lock.__enter__), second(lock.__enter__)
+                assert one.token != two.token
+                first(lock.__exit__, None, None, None)
+                assert not one.held
+                two.confirm()
+                second(lock.__exit__, None, None, None)
+                assert not two.held and free(lock.key)
+
+
+def several_threads_acquire_one_object():
+    with no_hang(), holdfast.open(URL) as store, _thread() as there, _thread() as elsewhere:
+        lock = store.lock(key(), limit=2)
+        assert there(lock.acquire) and elsewhere(lock.acquire) and not lock.acquire(False)
+        there(lock.release)
+        assert lock.acquire(False)
+        for release in lock.release, lock.release:
+            release()   # the last one is another thread's, as of a semaphore
+        _refused(RuntimeError, lock.release, 'release unlocked lock')
+        assert free(lock.key)
+
+
+def several_tasks_hold_one_object():
+    async def works(lock, number):
+        async with lock as held:
+            inside.append(held)
+            await turns[number].wait()
+            await held.confirm_async()
+        assert not held.held
+
+    async def main():
+        for options in SEVERAL:
+            lock = store.lock(key(), **options)
+            inside.clear()
+            turns[:] = [asyncio.Event() for _ in range(3)]
+            tasks = [asyncio.create_task(works(lock, number)) for number in range(3)]
+            while len(inside) < 3:
+                await asyncio.sleep(0.005)
+            for number in 1, 0, 2:
+                turns[number].set()
+                await tasks[number]
+            assert free(lock.key)
+
+    inside, turns = [], []
+    with no_hang(), holdfast.open(URL) as store:
+        asyncio.run(main())
+
+
+def a_generator_leaves_its_block_in_another_thread():
+    """As those of FastAPI's dependencies do."""
+    def holds(lock):
+        with lock as held:
+            yield held
+
+    with no_hang(), holdfast.open(URL) as store, _thread() as there, _thread() as elsewhere, \
+            _thread() as end:
+        for options in SEVERAL:
+            lock = store.lock(key(), **options)
+            one, two, three = holds(lock), holds(lock), holds(lock)
+            held = [there(next, one), elsewhere(next, two), elsewhere(next, three)]
+            for which, leaves in (1, two), (0, one), (2, three):
+                held[which].confirm()
+                end(leaves.close)
+                assert not held[which].held
+            assert free(lock.key)
+
+
+def a_generator_whose_lock_was_lost_ends_no_other_block():
+    def holds():
+        with lock as held:
+            yield held
+
+    with no_hang(), holdfast.open(URL) as store, _thread() as there, _thread() as elsewhere:
+        for first in 0, 1:
+            lock = store.lock(key())
+            blocks = [holds(), holds()]
+            lost = there(next, blocks[0])
+            store.break_(lock.key, lost.token)
+            until(lambda lost=lost: not lost.held, 'never lost')
+            held = elsewhere(next, blocks[1])
+            for leaves in first, 1 - first:
+                if leaves:
+                    held.confirm()
+                blocks[leaves].close()
+                assert held.held == (not leaves and not first)
+            assert free(lock.key)
+
+
+def a_task_ends_what_another_entered():
+    async def main():
+        async def holds():
+            async with lock as held:
+                yield held
+
+        async def begins(generator):
+            return await generator.__anext__()
+
+        lock = store.lock(key(), shared=True)
+        blocks = [holds(), holds()]
+        held = [await asyncio.create_task(begins(one)) for one in blocks]
+        await blocks[1].aclose()
+        assert not held[1].held
+        await held[0].confirm_async()
+        await blocks[0].aclose()
+        assert free(lock.key)
+
+    with no_hang(), holdfast.open(URL) as store:
+        asyncio.run(main())
+
+
+def a_block_that_isnt_known_takes_no_other_ones_lock():
+    def enter():
+        return lock.__enter__()
+
+    with no_hang(), holdfast.open(URL) as store, _thread() as there, _thread() as elsewhere:
+        lock = store.lock(key(), shared=True)
+        one, two = there(enter), elsewhere(enter)
+        _refused(RuntimeError, lambda: lock.__exit__(None, None, None), 'of its own')
+        one.confirm()
+        two.confirm()
+        there(lock.__exit__, None, None, None)
+        lock.__exit__(None, None, None)     # it can be one only
+        assert free(lock.key)
+
+
+def nobody_else_releases_what_a_block_holds():
+    with no_hang(), holdfast.open(URL) as store, _thread() as there:
+        for options in ({}, *SEVERAL):
+            lock = store.lock(key(), **options)
+            with lock as held:
+                _refused(RuntimeError, lambda lock=lock: there(lock.release), 'block of another')
+                held.confirm()
+            assert free(lock.key)
+
+
+def no_task_releases_what_the_block_of_another_holds():
+    async def releases(lock):
+        try:
+            await lock.release_async()
+        except RuntimeError as error:
+            assert 'block of another' in str(error)
+            return
+        raise AssertionError('not refused')
+
+    async def main():
+        for options in ({}, *SEVERAL):
+            lock = store.lock(key(), **options)
+            async with lock as held:
+                await asyncio.create_task(releases(lock))
+                await held.confirm_async()
+            assert free(lock.key)
+
+    with no_hang(), holdfast.open(URL) as store:
+        asyncio.run(main())
+
+
+def a_block_that_has_released_takes_no_other_ones_lock():
+    def other():
+        with lock as held:
+            got.append(held)
+            entered.set()
+            left.wait(PATIENCE)
+            held.confirm()
+
+    with no_hang(), holdfast.open(URL) as store:
+        lock, got = store.lock(key()), []
+        entered, left = threading.Event(), threading.Event()
+        thread = threading.Thread(target=other)
+        with lock:
+            lock.release()
+            _refused(RuntimeError, lock.release)
+            thread.start()
+            entered.wait(PATIENCE)
+        got[0].confirm()
+        left.set()
+        thread.join()
+        assert free(lock.key)
+
+
+def any_thread_releases_what_acquire_brought():
+    with no_hang(), holdfast.open(URL) as store, _thread() as there:
+        lock = store.lock(key())
+        assert there(lock.acquire)
+        lock.release()
+        assert free(lock.key)
+
+
+if __name__ == '__main__':
+    sys.exit(run_functions(globals(), MORE))
