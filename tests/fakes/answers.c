@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ static struct answer list[ANSWERS];
 static size_t n_list;
 static int used[ANSWERS], given;
 static char asked[ASKED];
+static const char *_Atomic date = ANSWERS_DATE;
 
 static int fits(const char *want, const char *path, const char *text)
 {
@@ -77,8 +79,9 @@ static int say(int fd, const struct answer *a)
         send(fd, head, strlen(head), MSG_NOSIGNAL);
         return 0;
     }
-    snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n%s", a->status < 0 ? 200 : a->status,
-             a->status == ANSWER_BARE ? "" : "Date: " ANSWERS_DATE "\r\n");
+    snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n", a->status < 0 ? 200 : a->status);
+    if (a->status != ANSWER_BARE)
+        snprintf(head + strlen(head), 100, "Date: %s\r\n", atomic_load(&date));
     if (a->status != ANSWER_OPEN)
         snprintf(head + strlen(head), 100, "Content-Length: %zu\r\n",
                  len + (a->status == ANSWER_CUT ? 10 : 0));
@@ -144,6 +147,8 @@ void answers_are(const struct answer *from, size_t n)
     given = 0;
     pthread_mutex_unlock(&mu);
 }
+
+void answers_date(const char *text) { atomic_store(&date, text); }
 
 int answers_given(void)
 {

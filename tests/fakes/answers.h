@@ -34,6 +34,8 @@ struct answer answers_find(const char *path, const char *text);
 /* From now on the first that fits and isn't used up; none fits: 500. The list is copied, its texts
    aren't. */
 void answers_are(const struct answer *list, size_t n);
+/* From now on all of them have this date. */
+void answers_date(const char *date);
 /* How many requests came since then. */
 int answers_given(void);
 /* The last request, head and body. */

@@ -129,6 +129,33 @@ static void signed_by_the_servers_time(void **state)
     hf_row_clear(&row);
 }
 
+/* Without a time no lease could be judged: a date that falls back is asked for again, until it is
+   taken for a clock that was set. */
+static void a_date_that_falls_back_is_no_answer(void **state)
+{
+    (void)state;
+    static const int64_t io_ms[] = {500, 10000};
+    hf_row row;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(io_ms); i++) {
+        int64_t clock_us;
+        hf_store *st = NULL;
+        const char *form = ported("s3://bucket/locks?endpoint=http://127.0.0.1:PORT");
+        said(said_opens(driver, form, 0, io_ms[i], &st), 0, NULL);
+        is(404, ERROR("NoSuchKey", "x"));
+        said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+        answers_date("Sat, 31 Jan 2026 11:59:00 GMT");
+        int rc = driver->get(st, &key, &row, &clock_us, &err);
+        answers_date(ANSWERS_DATE);
+        if (!i) said(rc, HF_UNAVAILABLE, "the server's date is behind");
+        if (i) said(rc, 0, NULL);
+        if (i) assert_true(clock_us == (INT64_C(1769860800) - 60) * 1000000);
+        assert_true(answers_given() > 2);
+        driver->close(st);
+    }
+    hf_row_clear(&row);
+}
+
 /* The file of credentials is read at each request. */
 static void credentials_are_read_again(void **state)
 {
@@ -237,6 +264,7 @@ int main(void)
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(a_write_has_a_condition),
         cmocka_unit_test(signed_by_the_servers_time),
+        cmocka_unit_test(a_date_that_falls_back_is_no_answer),
         cmocka_unit_test(credentials_are_read_again),
         cmocka_unit_test(names_and_addresses_share_a_deadline),
         cmocka_unit_test(urls_are_refused),
