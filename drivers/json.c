@@ -27,7 +27,7 @@ struct part {
 };
 
 struct feed {
-    struct part part[4]; /* the filler is between the first two */
+    struct part part[4]; /* the filler is put between the first two */
     int now;
     size_t filler;
 };
@@ -47,7 +47,8 @@ static size_t longest(const char *text, size_t len)
 static size_t give(void *to, size_t cap, void *arg)
 {
     struct feed *f = arg;
-    if (f->now == 1 && errno == ENOMEM) return (size_t)-1; /* which ends it with an error */
+    /* a backslash at the very end: the reader fails there */
+    if (f->now == 1 && errno == ENOMEM) return (size_t)-1;
     if (f->now == 1 && f->filler) {
         size_t n = f->filler < cap ? f->filler : cap;
         memset(to, ' ', n);

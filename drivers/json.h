@@ -10,9 +10,9 @@
 #include <jansson.h>
 
 /*
- * The array or object that the text is, as json_loadb would read it with `flags` (JSON_ALLOW_NUL,
- * JSON_REJECT_DUPLICATES), to be json_decref'ed; NULL: it isn't one, or *ret_nomem is 1. What
- * comes back is whole: json_loadb leaves out characters if there is no memory for them.
+ * Reads the text as json_loadb would with `flags` (JSON_ALLOW_NUL, JSON_REJECT_DUPLICATES). Returns
+ * the array or object, to be json_decref'ed. NULL: the text is none, or *ret_nomem is 1. The result
+ * is always whole, whereas json_loadb leaves out characters if there is no memory for them.
  */
 json_t *hf__json_read(const char *text, size_t len, size_t flags, int *ret_nomem);
 
@@ -27,8 +27,8 @@ json_t *hf__json_read(const char *text, size_t len, size_t flags, int *ret_nomem
  */
 int hf__json_load(int dir, const char *file, json_t **ret);
 
-/* As json_dumps with JSON_COMPACT, to be freed; NULL: out of memory. It is whole, too: json_dumps
-   leaves out names that there is no memory for. */
+/* Writes as json_dumps does with JSON_COMPACT. Returns the text, to be freed; NULL: out of memory.
+   The text is always whole, whereas json_dumps leaves out names that there is no memory for. */
 char *hf__json_text(const json_t *json);
 
 #endif

@@ -33,7 +33,8 @@
 #include <unistd.h>
 
 enum { WAKEUPS = 256, SLOT_BITS = 16 };
-/* A sleeper looks around this often: in suspend its timeout stands still, the caller's doesn't. */
+/* How long a sleeper sleeps at most. In suspend its timeout stands still, but the caller's time
+   goes on. */
 static const int64_t NAP_US = 60 * 1000000;
 
 /* ---- the table ---- */
@@ -43,7 +44,8 @@ struct table {
     struct table *next;
     char *name;
     uint32_t refs;
-    pthread_mutex_t mu;     /* protects what follows; after a shard's lock, if both */
+    pthread_mutex_t mu;     /* protects what follows; taken after a shard's lock, if both are
+                               taken */
     struct hf_store **slot; /* the open handles; NULL: free */
     uint32_t slots;
 };
@@ -54,7 +56,7 @@ struct hf_store {
     unsigned fork_generation;
     int death_fd; /* under table->mu */
     struct hf__wakeup wakeup[WAKEUPS];
-    /* The keys for which wakeup 0 was used, which many waits share; made when there are many waits,
+    /* The keys for which wakeup 0 was used, which many waits share. Made when there are many waits,
        under table->mu. */
     struct hf__key_marks *marks;
     struct hf__marked_wakeup shared_wakeup; /* of the thread that watches */
@@ -78,8 +80,9 @@ static pthread_once_t started = PTHREAD_ONCE_INIT;
 static void before_fork(void) { pthread_mutex_lock(&registry); }
 static void after_fork(void) { pthread_mutex_unlock(&registry); }
 
-/* The child starts with none: the parent's may be in the middle of anything, and its threads are
-   not here. The handles that it inherited are dead, and keep what they point to. */
+/* The child of a fork starts with no stores. The parent's may be in the middle of a change, and its
+   threads don't exist here. The handles that the child inherited are dead, and keep what they point
+   to. */
 static void in_child(void)
 {
     tables = NULL;
@@ -136,7 +139,7 @@ static struct table *new_table(const char *name)
     return NULL;
 }
 
-/* Gives the handle a slot of the table, and so its session. */
+/* Takes a slot of the table for the handle: that makes its session. */
 static int enter(struct table *t, hf_store *st)
 {
     uint32_t i = 0;
@@ -155,7 +158,7 @@ static int enter(struct table *t, hf_store *st)
     return 0;
 }
 
-/* Joins the table of this name; a missing one is made. Under the registry's lock. */
+/* Finds the table of this name, or makes it. Under the registry's lock. */
 static int join_table(const char *name, hf_store *st)
 {
     struct table *t = tables;
@@ -174,7 +177,7 @@ static int join_table(const char *name, hf_store *st)
     return rc;
 }
 
-/* Leaves the table, which its last user frees. Under the registry's lock. */
+/* Gives up one use of the table. The last user frees it. Under the registry's lock. */
 static void leave_table(hf_store *st)
 {
     struct table *t = st->table, **at = &tables;
@@ -221,7 +224,8 @@ static void mm_close(hf_store *st)
         leave_table(st);
         pthread_mutex_unlock(&registry);
     }
-    /* Only now, when nobody else can find it to write to: the number may be another file's soon. */
+    /* Closed only now, when no other thread can find it to write to: another file may soon have its
+       number. */
     if (st->death_fd >= 0) close(st->death_fd);
     free(st->marks);
     free(st);
@@ -265,7 +269,7 @@ static int mm_alive(hf_store *st, uint64_t session, hf_error *err)
     return lives;
 }
 
-/* Makes the marks. Without memory there are none, and a wakeup may be for any key. */
+/* Makes the marks. If there is no memory, there are none, and a wakeup may be for any key. */
 static void make_marks(hf_store *st)
 {
     struct hf__key_marks *marks = calloc(1, sizeof *marks);
@@ -334,7 +338,7 @@ static int no_memory(const char *what, const hf_rowkey *key, hf_error *err)
     return hf_fail(err, HF_NOMEM, 0, "mem: %s '%s': out of memory", what, key->text);
 }
 
-/* Under the shard's lock. 0, or HF_NOMEM. */
+/* Copies the present row to the caller. Under the shard's lock. Returns 0 or HF_NOMEM. */
 static int copy_now(const struct shard *s, const hf_rowkey *key, hf_row *to)
 {
     const hf_row *now = row_of(s, *find(s, key));
@@ -357,21 +361,21 @@ static int disposable(const hf_row *row)
     return !row->n_holders && !row->n_queue && !row->done_us;
 }
 
-/* Under the shard's lock; `c` is the key's cell. 0, HF_CONFLICT (it isn't that row, or there is
-   none), HF_NOMEM. */
+/* Stores the row in the cell `c` of its key. Under the shard's lock. Returns 0; HF_CONFLICT:
+   another row is there, or none; HF_NOMEM. */
 static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint64_t seen,
                      const hf_row *row, struct rings *rings)
 {
     const hf_row *was = row_of(s, c);
     if ((was ? was->rev : 0) != seen) return HF_CONFLICT;
     if (!row) {
-        /* A client that has seen the deleted row must not find its rev again on a later row. */
+        /* A later row must not have the rev of the deleted row, which another client may have
+           seen. */
         if (was) drop(s, c, was->rev + 1);
         return 0;
     }
     if (!was) {
-        /* The writer cannot have known how far this shard's tokens have got: it gets a free row
-           that tells it. */
+        /* The writer can't know this shard's floor: it gets a free row whose rev is the floor. */
         int late = row->rev <= s->floor;
         c = add(s, key, c);
         if (!c) return HF_NOMEM;
@@ -383,7 +387,7 @@ static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint
     return 0;
 }
 
-/* The latch is held, and let go of. */
+/* Called with the latch, which is released. */
 static HF_APART int replace_latched(hf_store *st, const hf_rowkey *key, uint64_t seen,
                                     const hf_row *row, hf_row *cur, hf_error *err)
 {
@@ -413,7 +417,7 @@ static HF_APART int drop_latched(struct shard *s, struct cell *c, uint64_t floor
     return hf__latch_unlock(&s->latch);
 }
 
-/* Fast path of the most frequent write: the row becomes empty, so no waiter is woken, and its
+/* The fast path of the most frequent write: the row becomes empty, so no waiter is woken, and its
    memory may stay. */
 static int mm_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
@@ -450,14 +454,15 @@ static HF_APART int mm_update(hf_store *st, const hf_rowkey *key,
             return changed;
         }
         if (changed) rc = write_row(s, *find(s, key), key, seen, row, &rings);
-    } while (rc == HF_CONFLICT); /* its shard had lost a later rev */
+    } while (rc == HF_CONFLICT); /* the shard has dropped a row with a later rev */
     hf__latch_unlock(&s->latch);
     if (rc) return no_memory("update", key, err);
     ring_all(&rings);
     return 0;
 }
 
-/* Lets go of the latch. `was`: the row that is in the way; NULL: there is no memory for one. */
+/* Releases the latch. `was`: the row that excludes the request; NULL: there is no memory for
+   a row. */
 static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const hf_row *was,
                                   hf_row *cur, hf_error *err)
 {
@@ -466,7 +471,7 @@ static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const h
     return rc == HF_NOMEM ? no_memory("acquire", key, err) : rc;
 }
 
-/* Grants alone: where a row is memory, waiters get in line by an update. */
+/* This store's acquire only grants: where a row is memory, waiters enter the queue by an update. */
 static int mm_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
@@ -487,7 +492,8 @@ static int mm_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     return hf__latch_unlock(&s->latch);
 }
 
-/* The shard's keys with the prefix, each NUL-terminated, in *ret (to be freed; NULL: none). */
+/* Copies the shard's keys with the prefix, each NUL-terminated, to *ret, which is to be freed
+   (NULL: none). */
 static int list_keys(struct shard *s, const char *prefix, char **ret, size_t *ret_len)
 {
     size_t len = strlen(prefix), total = 0;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { RINGS = 32 }; /* wakeups that are collected before they are made */
+enum { RINGS = 32 }; /* how many wakeups are collected before they are made */
 
 struct rings {
     struct table *table;

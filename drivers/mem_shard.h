@@ -14,10 +14,10 @@
 #include <string.h>
 
 enum {
-    SHARDS = 64, /* the low bits of a key's hash */
+    SHARDS = 64, /* a hash table, by the low bits of a key's hash */
     SHARD_BITS = 6,
     FEWEST_BUCKETS = 16,
-    SPARE_CELLS = 32, /* kept per shard, so that the usual case allocates nothing */
+    SPARE_CELLS = 32, /* kept in each shard, so that the usual case allocates nothing */
     SMALL_KEY = 96,
     CACHE_LINE = 64
 };
@@ -37,8 +37,8 @@ struct shard {
     uint64_t floor; /* at least every rev that was dropped here */
     struct cell **bucket;
     struct cell *spare;
-    struct cell *idle; /* the last that was dropped: as if it weren't there, but in its bucket
-                          still, for a key that is had again and again. NULL: none */
+    struct cell *idle; /* the cell of the row that was dropped last: it has no row, but stays in its
+                          bucket, for a key that is acquired again and again. NULL: none */
 };
 
 static inline struct cell **bucket_of(const struct shard *s, uint64_t hash)
@@ -122,8 +122,8 @@ static HF_APART struct cell *new_cell(struct shard *s, const hf_rowkey *key)
     return c;
 }
 
-/* Returns a cell for the key, with an empty row of rev `floor`. `c`: what `find` has found, which
-   has no row. NULL: out of memory. */
+/* Returns a cell for the key, with an empty row of rev `floor`. `c`: the cell without a row that
+   `find` has found. NULL: out of memory. */
 static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cell *c)
 {
     if (!c) return new_cell(s, key);
@@ -160,7 +160,7 @@ static inline void raise_floor(struct shard *s, uint64_t floor)
     if (floor > s->floor) s->floor = floor;
 }
 
-/* Keeps the cell of a deleted key in its bucket, if none is kept there yet: `idle`. Returns 1 if it
+/* Keeps the cell of a deleted key in its bucket as `idle`, if no cell is kept yet. Returns 1 if it
    does. */
 static inline int rests(struct shard *s, struct cell *c)
 {

@@ -14,16 +14,17 @@
 #include "os.h"
 
 enum { HF_POOL_LINKS = 4 }; /* to be numbered from 0 */
-/* Why hf__pool_take returns -1, for a message. Nothing was sent then: HF_UNAVAILABLE. */
+/* Why hf__pool_take returns -1, for the message of HF_UNAVAILABLE. Nothing was sent then. */
 #define HF_POOL_BUSY "no connection was free in time: other requests have all of them"
 
 struct hf__pool {
     pthread_mutex_t mu;
     pthread_cond_t freed;
-    unsigned busy, works; /* a bit for each; works: it did when it was given back */
+    unsigned busy, works; /* a bit for each connection; works: it was connected when it was given
+                             back */
 };
 
-/* Begins with all connections free and none made. */
+/* Sets up a pool whose connections are all free, and none connected. */
 static inline void hf__pool_open(struct hf__pool *pool)
 {
     pthread_mutex_init(&pool->mu, NULL);
@@ -58,8 +59,8 @@ static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
     return i;
 }
 
-/* Returns the local time until which a new connection may take, for requests that are to be
-   answered by until_us: as long as these have, half a second at least, a second at most. */
+/* Returns the local time until which connecting may take, for requests that are to be answered by
+   until_us: as long as these have, but at least half a second and at most a second. */
 static inline int64_t hf__pool_connect_until(int64_t until_us)
 {
     int64_t now = hf__local_us(), us = until_us - now;
@@ -73,7 +74,7 @@ static inline int hf__pool_spare(struct hf__pool *pool)
     int i = 0;
     pthread_mutex_lock(&pool->mu);
     unsigned idle = pool->works & ~pool->busy;
-    if (idle && !(pool->busy & (pool->busy - 1))) { /* one at most is in use */
+    if (idle && !(pool->busy & (pool->busy - 1))) { /* at most one of the pool is in use */
         while (!(idle & 1u << i)) i++;
         pool->busy |= 1u << i;
     } else {
@@ -83,7 +84,7 @@ static inline int hf__pool_spare(struct hf__pool *pool)
     return i;
 }
 
-/* Gives back what hf__pool_take returned; -1 is nothing. `works`: it is connected, as far as is
+/* Gives back what hf__pool_take returned; -1 is ignored. `works`: it is connected, as far as is
    known. */
 static inline void hf__pool_give(struct hf__pool *pool, int i, int works)
 {

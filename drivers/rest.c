@@ -67,7 +67,7 @@ int hf__rest_url_safe(const char *url)
 
 /* ---- one request ---- */
 
-/* Returns how long a request that is made now may take. */
+/* Returns how long a request that begins now may take. */
 static int64_t limit_of(const struct hf__rest *rest, int64_t many_until_us)
 {
     return many_until_us ? (many_until_us - hf__local_us()) / 1000 : rest->io_timeout_ms;
@@ -84,7 +84,7 @@ void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call, struc
     CURL **link = many ? &rest->many[number] : &rest->link[number];
     struct hf__rest_request q;
     if (hf__rest_begin(rest, link, call, limit_of(rest, many), &q, r)) {
-        unsigned held = hf__low_hold(); /* it opens descriptors for itself, too */
+        unsigned held = hf__low_hold(); /* libcurl opens descriptors for itself, too */
         hf__rest_socket_anew();
         CURLcode rc = curl_easy_perform(*link);
         hf__low_free(held);

@@ -26,7 +26,7 @@ struct hf__rest {
     struct hf__rest_lanes *lanes[HF_POOL_LINKS]; /* NULL: not made */
     int64_t io_timeout_ms;
     char *cafile;  /* NULL: the system's */
-    int straight;  /* without a proxy: the server is here */
+    int straight;  /* don't use a proxy: the server is on this machine */
     uint64_t sent; /* requests (atomic) */
 };
 
@@ -36,8 +36,8 @@ struct hf__rest_call {
     const char *const *headers; /* NULL at its end */
     const char *body;           /* none: len 0 */
     size_t len;
-    int harmless; /* libcurl may send it anew where a connection that it kept turns out dead */
-    int64_t many_until_us; /* 0; or the local time until which it has to be answered, by the
+    int harmless; /* libcurl may send it again if a connection that it kept turns out to be dead */
+    int64_t many_until_us; /* 0; or the local time by which it has to be answered, on the
                               connections for many replaces */
     /* Signed by this account, if `sign` isn't NULL: see CURLOPT_AWS_SIGV4. libcurl signs all
        headers, so none of them may be one that it then leaves out. */
@@ -46,10 +46,10 @@ struct hf__rest_call {
 
 /* What came back. */
 struct hf__rest_reply {
-    long status; /* of HTTP; 0: no reply came, or not the whole of one */
-    int whole;   /* its header has come to its end */
-    int sent;    /* the request's body may have been seen there */
-    int code;    /* status 0: of enum hf_code, as if it hadn't been sent */
+    long status; /* HTTP's status; 0: no reply came, or not a whole one */
+    int whole;   /* the empty line after the header has come */
+    int sent;    /* the server may have received the request's body */
+    int code;    /* if status is 0: the code that counts if nothing was sent */
     char *body;  /* ended by a NUL */
     size_t len, cap;
     int64_t date_us;       /* the header Date; 0: there was none */
@@ -57,7 +57,8 @@ struct hf__rest_reply {
     char why[HF_REST_WHY];
 };
 
-/* Opens; the caller has set `store` and io_timeout_ms. Returns 0 or an HF_ error. */
+/* Opens the connections; the caller has set `store` and io_timeout_ms. Returns 0 or an HF_
+   error. */
 int hf__rest_open(struct hf__rest *rest, hf_error *err);
 void hf__rest_close(struct hf__rest *rest);
 

@@ -10,7 +10,8 @@
 
 #include <stdlib.h>
 
-enum { HANGS_US = 250000, HANGS_TIMES = 4 }; /* that, and so many times the slowest */
+/* a request is given up after this time, and after so many times the slowest answer */
+enum { HANGS_US = 250000, HANGS_TIMES = 4 };
 enum { POLL_MS = 1000, POLL_SOON_MS = 50 };
 
 struct lane {
@@ -23,7 +24,7 @@ struct lane {
 
 struct hf__rest_lanes {
     CURLM *multi;
-    int64_t slowest_us; /* of those that were answered in this call; 0: none */
+    int64_t slowest_us; /* the slowest request that was answered in this call; 0: none was */
     struct lane lane[HF_REST_AT_ONCE];
 };
 
@@ -47,7 +48,7 @@ void hf__rest_lanes_free(struct hf__rest_lanes *lanes)
     free(lanes);
 }
 
-/* Returns 1; or 0: it can't be made, and its reply says why. */
+/* Begins a request. Returns 1; 0: it can't be made, and its reply says why. */
 static int start(const struct hf__rest *rest, CURLM *multi, struct lane *lane,
                  const struct hf__rest_call *call, struct hf__rest_reply *reply, int64_t until_us)
 {
@@ -74,7 +75,7 @@ static void end(struct hf__rest *rest, struct hf__rest_lanes *lanes, struct lane
     if (lane->reply->status && took_us > lanes->slowest_us) lanes->slowest_us = took_us;
 }
 
-/* Fills in the replies of those that have ended. Returns how many. */
+/* Fills in the replies of the requests that have ended. Returns how many. */
 static size_t collect(struct hf__rest *rest, struct hf__rest_lanes *lanes)
 {
     const CURLMsg *m;
@@ -90,7 +91,7 @@ static size_t collect(struct hf__rest *rest, struct hf__rest_lanes *lanes)
     return n;
 }
 
-/* Gives up those that hang. Returns how many. */
+/* Gives up the requests that hang. Returns how many. */
 static size_t give_up(struct hf__rest *rest, struct hf__rest_lanes *lanes)
 {
     int64_t most_us = HANGS_US + HANGS_TIMES * lanes->slowest_us, now_us = hf__local_us();

@@ -48,7 +48,7 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     if (r->len + len + 1 > r->cap) {
         size_t cap = (r->len + len + 1) * 2;
         char *bigger = cap <= REPLY_MOST ? malloc(cap) : NULL;
-        if (!bigger) return 0; /* which ends the request with an error */
+        if (!bigger) return 0; /* ends the request with an error */
         if (r->body) {
             memcpy(bigger, r->body, r->len);
             explicit_bzero(r->body, r->len);
@@ -63,7 +63,8 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* Returns the value of the header of that name (with its colon); NULL: it is another one. */
+/* Returns the value of the header with that name (which ends with a colon); NULL: the line is
+   another header. */
 static const char *value_of(const char *line, size_t len, const char *name, size_t *ret_len)
 {
     size_t skip = strlen(name);
@@ -111,7 +112,8 @@ static int close_socket(void *arg, curl_socket_t fd)
     return close(fd);
 }
 
-/* Makes the handle, with what stays the same for all requests, unless it is there. 0: no memory. */
+/* Makes the handle, unless it exists, and sets the options that all requests share. Returns 0 if
+   there is no memory. */
 static int make_handle(const struct hf__rest *rest, CURL **link)
 {
     if (*link) return 1;
@@ -144,7 +146,7 @@ static int make_handle(const struct hf__rest *rest, CURL **link)
     return 0;
 }
 
-/* Returns the code for a request that didn't get through, as if it hadn't been sent. */
+/* Returns the code for a request that failed, if nothing of it was sent. */
 static int code_of(CURLcode rc)
 {
     switch (rc) {
@@ -159,7 +161,7 @@ static int code_of(CURLcode rc)
     }
 }
 
-/* Returns the part of a request that got no answer in time. */
+/* Returns, for the message, which part of the request got no answer in time. */
 static const char *mute_part(CURL *e, const struct hf__rest_upload *up)
 {
     curl_off_t named = 0;
@@ -214,7 +216,7 @@ int hf__rest_begin(const struct hf__rest *rest, CURL **link, const struct hf__re
         .up = {call->body, call->body, call->len, call->len, 0, call->harmless},
         .limit_ms = limit_ms};
     *r = (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = "not sent: there was no time left"};
-    if (limit_ms <= 0) return 0; /* a request before it took too long; none is answered in less */
+    if (limit_ms <= 0) return 0; /* the time limit has passed: no request is answered in less */
     if (make_handle(rest, link) && !set_all(*link, call, q, r)) return 1;
     *r = (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"};
     hf__rest_forget_call(*link, q);
@@ -244,7 +246,7 @@ void hf__rest_end(struct hf__rest *rest, CURL *e, CURLcode rc, struct hf__rest_r
         return;
     }
     r->code = rc ? code_of(rc) : HF_UNAVAILABLE;
-    /* libcurl doesn't tell a file that can't be read from one that says nothing. */
+    /* libcurl gives one error for a file that can't be read and for one without certificates. */
     int of_file = rc == CURLE_SSL_CACERT_BADFILE && rest->cafile
                       ? hf__credential_check("cafile", rest->cafile, file_why)
                       : 0;

@@ -9,7 +9,7 @@
 struct hf__rest_upload {
     const char *from, *at;
     size_t len, left;
-    int touched, harmless; /* touched: some of it was read, and may have been sent */
+    int touched, harmless; /* touched: libcurl has read some of the body, and may have sent it */
 };
 
 /* What a request needs while it is under way. */
@@ -29,7 +29,7 @@ void hf__rest_end(struct hf__rest *rest, CURL *e, CURLcode rc, struct hf__rest_r
                   struct hf__rest_reply *r);
 /* Frees what the request needed, and wipes it. */
 void hf__rest_forget_call(CURL *e, struct hf__rest_request *q);
-/* Before requests are made by this thread: none of its sockets has been closed. */
+/* Called before this thread makes requests: notes that it has closed none of its sockets. */
 void hf__rest_socket_anew(void);
 
 #endif

@@ -200,7 +200,7 @@ struct listing {
     struct hf__listing all;
     int paths;     /* the documents below the root, else those of the collection */
     size_t n;      /* documents in this page */
-    json_t *after; /* where the next one begins: behind the last of them; NULL: at the beginning */
+    json_t *after; /* the document behind which the next page begins; NULL: at the beginning */
 };
 
 /* Reports a document of the query if it is the lock of a key with the prefix, at that key's place.
@@ -373,7 +373,7 @@ static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
         if (!hf__rest_url_safe(endpoint)) return "endpoint: not https://HOST";
         n = snprintf(api->base, sizeof api->base, "%s%sv1/", endpoint,
                      endpoint[len - 1] == '/' ? "" : "/");
-        /* Without TLS it is on this machine. */
+        /* Without TLS the server is on this machine. */
         api->emulator = api->net.straight = !strncasecmp(endpoint, "http:", 5);
     } else if (host && *host) {
         if (host[strcspn(host, "/@?# ")]) return "FIRESTORE_EMULATOR_HOST: not HOST:PORT";

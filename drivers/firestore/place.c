@@ -44,7 +44,7 @@ static int count_parts(const char *path)
     }
 }
 
-/* As in a URL. 0: longer than an ID may be. */
+/* Escapes the key as in a URL. Returns 0 if the result is longer than an ID may be. */
 static int escape_url(const char *key, size_t len, char ret[HF_FS_ID_CAP])
 {
     char *at = ret;
@@ -63,7 +63,8 @@ void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP])
 {
     size_t len = strlen(key), n = 2;
     if (escape_url(key, len, ret)) return;
-    /* Nearly all slashes: two bytes for each. Nothing in a URL's way begins like this. */
+    /* The key has nearly nothing but slashes: each becomes two bytes. No escaped text begins like
+       this. */
     memcpy(ret, "%~", 2);
     for (size_t i = 0; i < len; i++) {
         if (key[i] == '/' || key[i] == '~') ret[n++] = '~';
@@ -142,7 +143,7 @@ void hf__fs_name(const struct hf__fs_place *place, const char *key, char ret[HF_
 
 void hf__fs_above(const struct hf__fs_place *place, const char *prefix, char ret[HF_FS_NAME_CAP])
 {
-    size_t whole = 0; /* of the prefix: as many pairs of parts as are complete */
+    size_t whole = 0; /* the part of the prefix that consists of complete pairs of IDs */
     int parts = 0;
     for (const char *p = prefix; (p = strchr(p, '/')); p++)
         if (++parts % 2 == 0) whole = (size_t)(p - prefix);

@@ -12,7 +12,8 @@ enum { HF_FS_ID_CAP = 1501, HF_FS_NAME_CAP = 4096 };
    without a slash at either end. */
 struct hf__fs_place {
     char documents[400];   /* projects/P/databases/D/documents */
-    char collection[1040]; /* path of the collection: of all keys, or of those that are no paths */
+    char collection[1040]; /* the path of the collection: of all keys, or of those that are no
+                              paths */
     char collection_id[512];
     char parent[1040]; /* of that collection: a document, or "" */
     int has_root;
@@ -24,13 +25,14 @@ struct hf__fs_place {
    one of them. */
 const char *hf__fs_place(struct hf__fs_place *place, const char *root, const char *collection);
 
-/* The full name of a key's document. */
+/* Writes the full name of a key's document. */
 void hf__fs_name(const struct hf__fs_place *place, const char *key, char ret[HF_FS_NAME_CAP]);
 /* Returns 1 if the key is a path below the root, where its document is. */
 int hf__fs_is_path(const struct hf__fs_place *place, const char *key);
 /* Writes the key as a document's ID. Different keys have different IDs. */
 void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP]);
-/* Below the root: the deepest document above all keys that have the prefix and are paths. */
+/* Writes the deepest document below the root that is above all keys with the prefix which are
+   paths. */
 void hf__fs_above(const struct hf__fs_place *place, const char *prefix, char ret[HF_FS_NAME_CAP]);
 
 #endif

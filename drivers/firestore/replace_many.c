@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* What Firestore takes in a request is 500 writes, and 10 MB: of parties 2,000 are about one. */
+/* Firestore takes 500 writes, and 10 MB, in a request: 2,000 parties are about 1 MB. */
 enum { AT_ONCE = 500, PARTIES_MOST = 2000, NO_BATCH_US = 60000000 };
 /* Codes of gRPC. */
 enum { NOT_FOUND = 5, ALREADY_EXISTS = 6, FAILED_PRECONDITION = 9, ABORTED = 10 };
@@ -29,7 +29,7 @@ struct part {
     size_t n;
     hf_replace *item[AT_ONCE];
     enum state state[AT_ONCE];
-    int64_t update_us[AT_ONCE]; /* of those that are to be written */
+    int64_t update_us[AT_ONCE]; /* how many parties the rows to be written have */
 };
 
 static int fail(hf_replace *item, int code, const char *why)
@@ -69,8 +69,8 @@ static const char *reason(const hf_error *err)
 
 /* ---- reading ---- */
 
-/* The number of the replace of this document, which is mostly that of the next one in that state
-   from *at on; p->n: there is none. */
+/* Returns the number of the replace that belongs to this document; p->n: there is none. It is
+   mostly the next one in that state, from *at on. */
 static size_t item_of(const struct part *p, enum state state, const char *name, size_t at)
 {
     char own[HF_FS_NAME_CAP];
@@ -256,7 +256,7 @@ static int is_user(const hf_store *st)
     return st->api.auth.who == HF_FS_USER || st->api.auth.who == HF_FS_USER_FILE;
 }
 
-/* As many as fit into a request. */
+/* Chooses as many replaces as fit into a request. */
 static void take(struct part *p, hf_replace *item, size_t n)
 {
     uint32_t parties = 0;

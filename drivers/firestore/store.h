@@ -11,24 +11,25 @@
 struct hf_store {
     struct hf__fs_api api;
     struct hf__fs_place place;
-    char how_to_empty[256];    /* for the message of hf__format_refused */
-    int64_t no_batch_until_us; /* local: so long the server isn't asked for batchWrite (atomic) */
+    char how_to_empty[256];    /* the command that empties the store, for hf__format_refused */
+    int64_t no_batch_until_us; /* local: until then batchWrite isn't tried again (atomic) */
     pthread_mutex_t mu;        /* protects seen */
     struct hf__fs_seen *seen;
 };
 
-/* When the document of that key and rev was updated; hf__fs_recall returns -1 if it isn't known. */
+/* These remember when the document of that key and rev was updated; hf__fs_recall returns -1 if it
+   isn't known. */
 void hf__fs_remember(hf_store *st, const hf_rowkey *key, uint64_t rev, int64_t update_us);
 int64_t hf__fs_recall(hf_store *st, const hf_rowkey *key, uint64_t rev);
 
-/* The row that is in a document. 0, or the code; `what` is for the message. */
+/* Reads the row of a document. Returns 0 or the code; `what` is for the message. */
 int hf__fs_decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
                   const char *what, hf_error *err);
-/* Makes one write, as commit and batchWrite take it; row NULL: a deletion. NULL: failed, see
- *ret_rc, *ret_why. */
+/* Makes one write in the form that commit and batchWrite take; row NULL: a deletion. Returns NULL
+   if it fails; *ret_rc and *ret_why say why. */
 json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
                      int64_t update_us, int *ret_rc, const char **ret_why);
-/* A replace by a commit. `many_until_us` as in struct hf__rest_call. */
+/* Makes a replace by a commit. `many_until_us` as in struct hf__rest_call. */
 int hf__fs_replace_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                          hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err);
 

@@ -34,7 +34,7 @@ static int is_reserved(const char *owner, size_t len)
     return len == strlen(HF_OWNER_ENDED) && !memcmp(owner, HF_OWNER_ENDED, len);
 }
 
-/* Returns the numbers of the first holder that are kept in `more`. */
+/* Returns the numbers of the first holder that `more` has. */
 static void numbers_in_more(const hf_row *row, int64_t ret[HF_PARTY_FIELDS])
 {
     hf__party_to_numbers(&row->party[0], ret);
@@ -120,7 +120,7 @@ static int read_more(json_t *more, hf_row *row, const char **ret_why)
 
 /* ---- the marker ---- */
 
-/* Makes `done`. NULL: no memory, or a text that isn't UTF-8. */
+/* Makes `done`. Returns NULL if there is no memory, or a text isn't UTF-8. */
 static json_t *put_done(const hf_row *row)
 {
     json_t *done = json_object();
@@ -194,7 +194,7 @@ static const char *put_holder(const hf_row *row, struct hf__fields *f)
     return NULL;
 }
 
-/* As text, where there is any JSON. 0, or -1: no memory. */
+/* Makes the texts of the JSON fields that aren't empty. Returns 0; -1: no memory. */
 static int print_json(struct hf__fields *f)
 {
     for (int i = 0; i < HF_FIELDS; i++) {
@@ -284,8 +284,8 @@ static const char *read_holder(const struct hf__fields *f, hf_row *row)
     return NULL;
 }
 
-/* Turns JSON texts into trees; "" is none. A guard may read the first of two members of one name,
-   and the driver the last: neither is believed. */
+/* Turns JSON texts into trees; "" is none. Two members of one name are refused: a guard may read
+   the first one and the driver the last. */
 static int parse_json(struct hf__fields *f, const char **ret_why)
 {
     static const char *const why[HF_FIELDS] = {[HF_FIELD_MORE] = bad_more,

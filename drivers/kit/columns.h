@@ -75,12 +75,12 @@ extern const struct hf__field_type {
 
 struct hf__fields {
     int64_t n[HF_FIELDS];        /* of the numbers */
-    const char *text[HF_FIELDS]; /* of the texts, and of JSON as text; borrowed */
+    const char *text[HF_FIELDS]; /* the lengths of texts, and of JSON as text; borrowed */
     size_t len[HF_FIELDS];
     json_t *json[HF_FIELDS]; /* of JSON; NULL: empty */
-    unsigned got, wrong;     /* when it is read: bits of the fields that were found */
-    char request[33];        /* text[HF_FIELD_REQUEST] of a row that is written */
-    char *made[HF_FIELDS];   /* texts that hf__put_fields has allocated */
+    unsigned got, wrong;     /* of a row that is read: a bit for each field that was found */
+    char request[33];        /* of a row that is written: what text[HF_FIELD_REQUEST] points to */
+    char *made[HF_FIELDS];   /* the texts that hf__put_fields has allocated */
 };
 #define HF_NO_FIELDS \
     {                \
@@ -102,8 +102,8 @@ int hf__put_fields(const hf_row *row, enum hf__json_as as, struct hf__fields *re
 /* Frees what the fields own: texts that were made, and trees. *f may be used for another row. */
 void hf__free_fields(struct hf__fields *f);
 
-/* Tell what a store has read. JSON as text is told by hf__got_text; a tree is the fields' own from
-   then on (NULL: no memory for it). */
+/* These note a field that a store has read. JSON as text is passed to hf__got_text. A tree that is
+   passed to hf__got_json belongs to the fields from then on (NULL: there was no memory for it). */
 static inline void hf__got_number(struct hf__fields *f, int i, int64_t n)
 {
     f->n[i] = n;
@@ -122,7 +122,7 @@ static inline void hf__got_json(struct hf__fields *f, int i, json_t *json)
     f->got |= 1u << i;
 }
 static inline void hf__got_other(struct hf__fields *f, int i) { f->wrong |= 1u << i; }
-/* The number of the field of that name, or -1. */
+/* Returns the number of the field of that name, or -1. */
 int hf__field_of(const char *name);
 
 /*
@@ -135,8 +135,9 @@ int hf__field_of(const char *name);
  */
 int hf__read_fields(struct hf__fields *f, enum hf__json_as as, hf_row *row, const char **ret_why);
 
-/* The result of a write that the server has answered, if its row was read with `rc`. Without memory
-   for the row the outcome is unknown; HF_NOMEM would mean that nothing was written. */
+/* Returns the result of a write that the server has answered, if its row was read with `rc`.
+   Without memory for the row that is UNKNOWN, because HF_NOMEM would mean that nothing was
+   written. */
 static inline int hf__done_but(int rc, hf_error *err)
 {
     if (rc != HF_NOMEM) return rc;
@@ -144,14 +145,15 @@ static inline int hf__done_but(int rc, hf_error *err)
     return HF_UNKNOWN;
 }
 
-/* Where the row was read, for messages; and how a person empties such a store: "DROP TABLE x". */
+/* Where the row was read, for messages, and the command with which a person empties such a store:
+   "DROP TABLE x". */
 struct hf__row_reader {
     const char *store, *what, *key, *empty;
 };
-/* The error of a row that hf__read_fields has refused with `rc`. Returns rc. */
+/* Sets the error of a row that hf__read_fields has refused with `rc`. Returns rc. */
 int hf__fields_refused(const struct hf__row_reader *where, const struct hf__fields *f, int rc,
                        const char *why, hf_error *err);
-/* The error of a store whose rows are of that other format. Returns HF_CORRUPT. */
+/* Sets the error of a store whose rows have another format. Returns HF_CORRUPT. */
 int hf__format_refused(const struct hf__row_reader *where, int64_t format, hf_error *err);
 
 #endif

@@ -18,7 +18,7 @@
 struct target {
     struct hf__dial_target name;
     struct hf__lookup *lookup; /* NULL: answered, or failed */
-    int code;                  /* of the lookup that failed; else 0 */
+    int code;                  /* the error of the lookup, if it failed; else 0 */
     char why[HF_KIT_WHY];
 };
 
@@ -27,8 +27,8 @@ struct hf__dial {
     void *arg;
     struct target target[HF_DIAL_TARGETS];
     size_t n_targets, n;
-    int64_t wait_us;  /* local: until then an address waits for those of earlier names */
-    int64_t start_us; /* local: not before, the next attempt begins */
+    int64_t wait_us;  /* local: until then this name's addresses wait for those of earlier names */
+    int64_t start_us; /* local: the next attempt doesn't begin before this */
     struct hf__attempt attempt[HF_DIAL_ATTEMPTS];
 };
 
@@ -48,7 +48,7 @@ static enum hf__attempt_state socket_start(void *arg, struct hf__attempt *a)
         hf__fd_above(socket(a->at.to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (a->fd < 0) return failed(a, errno);
     if (!connect(a->fd, &a->at.to.any, a->at.len)) return HF_ATTEMPT_READY;
-    /* EAGAIN: a Unix socket whose queue is full. It can't be waited for. */
+    /* EAGAIN: the queue of a Unix socket is full, which can't be waited for */
     if (errno != EINPROGRESS && errno != EINTR) return failed(a, errno);
     a->events = POLLOUT;
     return HF_ATTEMPT_RUNS;
@@ -306,7 +306,7 @@ struct text {
     int left_out;
 };
 
-/* Appends a failure, or counts it if there is no room for it and for the count. */
+/* Appends a failure to the text. If there is no room for it, only counts it. */
 static void tell(struct text *t, const struct hf__dial_target *name, const char *at,
                  const char *why)
 {

@@ -43,8 +43,8 @@ struct hf__dial_target {
 enum hf__attempt_state {
     HF_ATTEMPT_WAITS,  /* its turn hasn't come */
     HF_ATTEMPT_RUNS,   /* connecting */
-    HF_ATTEMPT_LINKED, /* the server has accepted, the library that connects goes on (hf__dial_ops)
-                        */
+    HF_ATTEMPT_LINKED, /* the server has accepted, and the library is still logging in
+                          (hf__dial_ops) */
     HF_ATTEMPT_READY,  /* connected */
     HF_ATTEMPT_GIVEN,  /* returned by hf__dial_next */
     HF_ATTEMPT_FAILED
@@ -55,10 +55,10 @@ struct hf__attempt {
     size_t target; /* its number */
     struct hf__endpoint at;
     enum hf__attempt_state state;
-    int fd; /* what to wait on, for `events` of poll; -1: nothing */
+    int fd; /* the descriptor to wait for, with poll's `events`; -1: none */
     short events;
     void *own; /* of hf__dial_ops */
-    int code;  /* FAILED: an HF_ code, and the reason */
+    int code;  /* if FAILED: an HF_ code, and the reason */
     char why[HF_KIT_WHY];
 };
 
@@ -88,17 +88,17 @@ int hf__dial_begin(const struct hf__dial_target *targets, size_t n, const struct
  * HF_UNAVAILABLE nor HF_UNSUPPORTED); HF_UNSUPPORTED, if all failed by that; HF_UNAVAILABLE.
  */
 int hf__dial_next(struct hf__dial *d, int64_t until_us, struct hf__attempt **ret);
-/* The socket becomes the caller's: non-blocking, closed on exec, above 2. Not with ops: there the
-   caller takes `own`, and sets it to NULL. */
+/* Takes over the connected socket: non-blocking, closed on exec, above 2. With ops it isn't called:
+   there the caller takes `own`, and sets it to NULL. */
 int hf__dial_take(struct hf__attempt *a);
-/* The moment until which the caller should log in: until_us, or, if other addresses are left, half
-   of the way to it. */
+/* Returns the local time until which the caller should log in: until_us, or, if other addresses are
+   left, half of the way to it. */
 int64_t hf__dial_share(const struct hf__dial *d, int64_t until_us);
-/* The login failed; the reason may be of any length. */
+/* Notes that the login failed. The reason may be of any length. */
 void hf__dial_fail(struct hf__dial *d, struct hf__attempt *a, int code, const char *why);
-/* What was tried, and what came of it: "'db:6379' (10.0.0.1): Connection refused; ...". */
+/* Writes what was tried, and what came of it: "'db:6379' (10.0.0.1): Connection refused; ...". */
 void hf__dial_why(const struct hf__dial *d, char *to, size_t cap);
-/* Closes all but what was taken. May be NULL. */
+/* Closes every connection that wasn't taken. `d` may be NULL. */
 void hf__dial_end(struct hf__dial *d);
 
 #endif

@@ -20,10 +20,10 @@ struct hf__hosts { /* zeroed at first */
 /* Adds a host, or the path of a socket. Returns 1; 0: it is empty or too long, or there are too
    many. */
 int hf__hosts_add(struct hf__hosts *to, const char *host, size_t len, const char *port);
-/* Reads url->host, a list of up to 16: a, a:1, [::1], [::1]:1. A host without a port has
-   `port`; an empty list is 127.0.0.1. Returns 1; 0: it is no such list. */
+/* Reads url->host, a list of up to 16 hosts: a, a:1, [::1], [::1]:1. A host without a port has
+   `port`; an empty list is 127.0.0.1. Returns 1; 0: the text is no such list. */
 int hf__hosts_read(struct hf__hosts *to, const hf_url *url, int port);
-/* The hosts as targets of hf__dial_begin; `to` is borrowed. */
+/* Makes the hosts targets for hf__dial_begin; `to` is borrowed. */
 void hf__hosts_targets(const struct hf__hosts *hosts, struct hf__dial_target to[HF_DIAL_TARGETS]);
 
 #endif

@@ -19,8 +19,8 @@ void hf__links_close(struct hf__links *links)
     hf__pool_close(&links->batch);
 }
 
-/* Connects the link with this number, which the caller has reserved; below 0: none was free in
-   time. */
+/* Connects the link with this number, which the caller has reserved. A number below 0: no link was
+   free in time. */
 static void *connected(struct hf__links *links, int number, int64_t until_us, int *ret_code,
                        hf_error *err)
 {

@@ -22,10 +22,11 @@ enum { HF_LINKS = 2 * HF_POOL_LINKS };
 struct hf__link_kind {
     const char *store; /* the driver's name, for messages */
     size_t size;       /* of one element */
-    size_t small;      /* a batch of at most so many replaces is a small one; 0: none is */
-    /* Closes the link if its connection is broken. Returns whether it is connected. */
+    size_t small;      /* a batch with at most this number of replaces is a small one; 0: no batch
+                          is */
+    /* Closes the link if its connection is broken. Returns 1 if it is connected. */
     int (*usable)(void *link);
-    /* Connects it until the local time until_us (hf__local_us). Returns 0, or the error. */
+    /* Connects the link until the local time until_us (hf__local_us). Returns 0, or the error. */
     int (*connect)(hf_store *st, void *link, int64_t until_us, hf_error *err);
 };
 
@@ -36,25 +37,25 @@ struct hf__links {
     struct hf__pool single, batch;
 };
 
-/* `array`: HF_LINKS elements, none of them connected. */
+/* Sets up the links; `array` has HF_LINKS elements, none of them connected. */
 void hf__links_open(struct hf__links *links, const struct hf__link_kind *kind, hf_store *st,
                     void *array);
-/* Ends it when no request is under way. The driver closes its connections itself. */
+/* Ends the links, when no request is under way. The driver closes its connections itself. */
 void hf__links_close(struct hf__links *links);
 /*
- * Takes a connection for one request, which waits for a free one and connects until until_us at
- * most. Returns it, connected: hf__links_put gives it back. Returns NULL if there is none: nothing
+ * Takes a connection for one request: waits for a free one, and connects it, until until_us at
+ * most. Returns it, connected; hf__links_put gives it back. Returns NULL if there is none: nothing
  * was sent, and *ret_code and err have the error (HF_UNAVAILABLE: none was free in time).
  */
 void *hf__links_get(struct hf__links *links, int64_t until_us, int *ret_code, hf_error *err);
 /*
- * The same for a batch of n replaces. To connect may take until hf__pool_connect_until. The error
- * is never HF_UNSUPPORTED: the server was fit when the store was opened, and another one may take
- * its place.
+ * Takes a connection for a batch of n replaces. Connecting may take until hf__pool_connect_until.
+ * The error is never HF_UNSUPPORTED: the server could be used when the store was opened, and
+ * another one may have taken its place.
  */
 void *hf__links_get_batch(struct hf__links *links, size_t n, int64_t until_us, int *ret_code,
                           hf_error *err);
-/* Gives it back; NULL is nothing. `works`: it is connected, as far as is known. */
+/* Gives a link back; NULL is allowed. `works`: it is connected, as far as is known. */
 void hf__links_put(struct hf__links *links, void *link, int works);
 
 #endif

@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-/* Begun by hf__listing_begin; at the end the row is to be cleared. */
+/* Set up by hf__listing_begin; at the end the row is to be cleared. */
 struct hf__listing {
     const char *prefix;
     int (*see)(void *arg, const hf_rowkey *, hf_row *);
     void *arg;
     int64_t *ret_clock_us;
-    hf_row row; /* the one that was read last */
+    hf_row row; /* the key that was read last */
     int stop;   /* `see` wants no more */
 };
 
@@ -33,14 +33,14 @@ static inline void hf__listing_begin(struct hf__listing *l, const char *prefix,
     hf_row_init(&l->row);
 }
 
-/* Returns whether the key has the prefix. */
+/* Returns 1 if the key has the prefix. */
 static inline int hf__listing_has(const struct hf__listing *l, const char *key)
 {
     return !strncmp(key, l->prefix, strlen(l->prefix));
 }
 
-/* Shows what was read of a key, with the result `rc`: a row, or that it is damaged. Returns rc, or
-   0 where only this row is damaged. */
+/* Shows what was read of a key, with the result `rc`: a row, or that it is damaged. Returns rc; 0
+   if only this row is damaged. */
 static inline int hf__listing_show(struct hf__listing *l, const hf_rowkey *key, int rc)
 {
     if (rc == HF_CORRUPT || (!rc && l->row.rev)) l->stop = l->see(l->arg, key, rc ? NULL : &l->row);

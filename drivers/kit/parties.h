@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-/* The numbers of a party in JSON, each with its range; one that is 0 is left out. */
+/* The numbers of a party in JSON, each with its range. A number that is 0 is left out. */
 enum hf__party_field {
     HF_PARTY_TOKEN,
     HF_PARTY_SINCE,
@@ -29,25 +29,26 @@ enum hf__party_field {
 struct hf__party_range {
     const char *name;
     int64_t least, most;
-    int in_more; /* of the first holder it stands in `more`: it has no field of its own */
+    int in_more; /* 1: the first holder's number stands in `more`, because no field has it */
 };
 extern const struct hf__party_range hf__party_range[HF_PARTY_FIELDS];
 
-/* The numbers of a party, and a party's numbers set; its id and its texts stay as they are. */
+/* The first one reads a party's numbers, the second one sets them. The party's id and texts stay as
+   they are. */
 void hf__party_to_numbers(const hf_party *p, int64_t ret[HF_PARTY_FIELDS]);
 void hf__party_from_numbers(hf_party *p, const int64_t n[HF_PARTY_FIELDS]);
-/* Reads the member `which` of an object; a missing one is 0. Returns 1, or 0: it is no whole number
+/* Reads the member `which` of an object; a missing one is 0. Returns 1; 0: it isn't a whole number
    within the range. */
 int hf__party_get_number(const json_t *object, enum hf__party_field which, int64_t *ret);
-/* Reads the text `name` of an object into `to`, with a NUL. Returns 1, or 0: it is missing, no text
-   or too long. */
+/* Reads the text `name` of an object into `to`, with a NUL. Returns 1; 0: it is missing, isn't a
+   text or is too long. */
 int hf__get_text(const json_t *object, const char *name, char *to, size_t cap, size_t *ret_len);
 
-/* Returns the n parties as a new JSON array; NULL: no memory, or a text that isn't UTF-8. */
+/* Returns the n parties as a new JSON array; NULL: there is no memory, or a text isn't UTF-8. */
 json_t *hf__parties_to_json(const hf_party *p, uint32_t n);
-/* Reads the parties of a JSON array (NULL: none) into the row behind those that it counts, which
-   are `at`. The caller counts the new ones. Returns 0 and how many; HF_NOMEM; HF_CORRUPT: not such
-   a list. */
+/* Appends the parties of a JSON array (NULL: none) to the row behind the `at` parties that it
+   counts. The caller counts the new ones. Returns 0 and their number; HF_NOMEM; HF_CORRUPT: the
+   JSON is no such list. */
 int hf__parties_from_json(const json_t *array, hf_row *row, uint32_t at, uint32_t *ret_n);
 
 #endif

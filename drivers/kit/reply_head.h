@@ -16,8 +16,8 @@
 
 #define HF_HEAD_CUT "the connection was closed within the header of the reply"
 
-/* Notes one line, as libcurl's CURLOPT_HEADERFUNCTION gets it. *whole is 1 from the empty line on
-   that ends the header; it begins as 0. An interim reply (1xx) has a header of its own. */
+/* Notes one line of the header, for libcurl's CURLOPT_HEADERFUNCTION. *whole is 0 at first, and 1
+   after the empty line that ends the header. An interim reply (1xx) has a header of its own. */
 static inline void hf__head_line(int *whole, const char *line, size_t len)
 {
     if (len >= 5 && !memcmp(line, "HTTP/", 5)) *whole = 0;

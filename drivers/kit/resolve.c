@@ -33,7 +33,7 @@ struct job {
 };
 
 struct hf__lookup {
-    struct job *job; /* NULL: it was numeric, or a path, and stands below */
+    struct job *job; /* NULL: no thread was needed, and the endpoints stand below */
     struct hf__endpoint to[HF_ENDPOINTS];
     size_t n;
 };
@@ -42,7 +42,7 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct job *running;
 static unsigned n_running;
 
-/* The child of a fork has its parent's jobs, but not their threads, so it forgets them. */
+/* The child of a fork forgets its parent's jobs, because their threads don't exist in it. */
 static void before_fork(void) { pthread_mutex_lock(&mu); }
 static void in_parent(void) { pthread_mutex_unlock(&mu); }
 static void in_child(void)
@@ -89,7 +89,8 @@ static void *look_up(void *arg)
     struct job *job = arg;
     struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     uint64_t one = 1;
-    unsigned held = hf__low_hold(); /* its sockets are no place for what the program prints */
+    /* getaddrinfo's sockets must stay above 2, where the program doesn't print */
+    unsigned held = hf__low_hold();
     int failure = getaddrinfo(job->host, job->port, &want, &found), sys = errno;
     hf__low_free(held);
     pthread_mutex_lock(&mu);
@@ -168,7 +169,7 @@ static const struct addrinfo *of_family(const struct addrinfo *a, int family, in
     return a;
 }
 
-/* Copies the endpoints, one of the first family, one of another, and so on. */
+/* Copies the endpoints, the two families in turn. */
 static size_t in_turn(const struct addrinfo *found, struct hf__endpoint to[HF_ENDPOINTS])
 {
     if (!found) return 0;
@@ -187,7 +188,8 @@ static size_t in_turn(const struct addrinfo *found, struct hf__endpoint to[HF_EN
     return n;
 }
 
-/* Resolves a path or a number, without a thread. Returns 1 if it was one; then l->to is filled. */
+/* Resolves a path or a numeric address, without a thread. Returns 1 if the host was one; then l->to
+   is filled. */
 static int without_thread(struct hf__lookup *l, const char *host, const char *port, int *ret_rc)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found = NULL;

@@ -22,7 +22,7 @@
 /* How many endpoints of one name are used, and how many lookups run at a time in this module. */
 enum { HF_ENDPOINTS = 16, HF_LOOKUPS = 32 };
 
-/* Of hf__lookup_take: there is no answer yet. */
+/* Returned by hf__lookup_take: there is no answer yet. */
 enum { HF_LOOKUP_PENDING = 1 };
 
 struct hf__lookup;
@@ -35,7 +35,7 @@ struct hf__lookup;
  */
 int hf__lookup_start(const char *host, const char *port, struct hf__lookup **ret,
                      char why[HF_KIT_WHY]);
-/* A descriptor that becomes readable when the answer is there; -1: it is there already. */
+/* Returns a descriptor that becomes readable when the answer is there; -1: it is there already. */
 int hf__lookup_fd(const struct hf__lookup *l);
 /*
  * Reads the answer, if it is there. Never waits.
@@ -48,8 +48,8 @@ int hf__lookup_take(struct hf__lookup *l, struct hf__endpoint to[HF_ENDPOINTS], 
 /* Ends a lookup, and frees it. A helper thread that still runs frees the rest. `l` may be NULL. */
 void hf__lookup_end(struct hf__lookup *l);
 
-/* All of it: waits until the local time until_us (hf__local_us) at most. Returns as
-   hf__lookup_start and hf__lookup_take; HF_UNAVAILABLE, too, if there is no answer in time. */
+/* Does a whole lookup: waits until the local time until_us (hf__local_us) at most. Returns as
+   hf__lookup_start and hf__lookup_take; also HF_UNAVAILABLE if there is no answer in time. */
 int hf__resolve(const char *host, const char *port, int64_t until_us,
                 struct hf__endpoint to[HF_ENDPOINTS], size_t *ret_n, char why[HF_KIT_WHY]);
 

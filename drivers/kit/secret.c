@@ -31,8 +31,8 @@ int hf__keys_would_be_logged(void)
     return getenv("SSLKEYLOGFILE") && !secure_getenv("SSLKEYLOGFILE");
 }
 
-/* Opens it, and never waits for the writer of a named pipe. Returns the descriptor, or -1 with the
-   code and the reason. *ret_regular: whether it can be read again. */
+/* Opens the file, and never waits for the writer of a named pipe. Returns the descriptor, or -1
+   with the code and the reason. *ret_regular: 1 if the file can be read again. */
 static int open_it(const char *path, int *ret_regular, int *ret_code, const char **ret_why)
 {
     struct stat is = {.st_mode = 0};
@@ -62,7 +62,7 @@ int hf__credential_check(const char *what, const char *path, char why[HF_KIT_WHY
     return rc;
 }
 
-/* Reads up to the end of the first line, of whatever kind the file is. Returns 0 or the code. */
+/* Reads up to the end of the first line, of any kind of file. Returns 0 or the code. */
 static int first_line(int fd, char to[HF_SECRET_CAP], const char **ret_why)
 {
     size_t n = 0;

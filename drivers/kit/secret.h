@@ -15,7 +15,8 @@ enum { HF_SECRET_PATH = 1024, HF_SECRET_CAP = 256 };
 
 struct hf__secret {
     char path[HF_SECRET_PATH]; /* "": there is none */
-    char kept[HF_SECRET_CAP];  /* of what can be read only once: a pipe, /dev/fd/63 */
+    char kept[HF_SECRET_CAP];  /* the secret of a file that can be read only once: a pipe,
+                                  /dev/fd/63 */
 };
 
 /*
@@ -24,25 +25,24 @@ struct hf__secret {
  * HF_UNAVAILABLE (HF_NOMEM without memory). What is no such file is HF_INVALID: a directory, a
  * named pipe (opening it would wait for a writer; /dev/fd/N may be a pipe), a path with a loop.
  */
-int hf__credential_code(int sys); /* the code of an errno of open or read */
+int hf__credential_code(int sys); /* returns the code for an errno of open or read */
 /* Opens the file and closes it. Returns 0, or the code and the reason, which begins with `what`. */
 int hf__credential_check(const char *what, const char *path, char why[HF_KIT_WHY]);
 
 /*
- * libcurl appends the keys of its connections to the file that $SSLKEYLOGFILE names. In a
- * set-user-ID program that would be any file that the caller of the program likes. Returns 1 if it
- * is so: libcurl must not be started.
+ * Returns 1 if libcurl must not be started. libcurl appends the keys of its connections to the file
+ * that $SSLKEYLOGFILE names. In a set-user-ID program the caller could choose any file.
  */
 int hf__keys_would_be_logged(void);
 
-/* Reads the file for the first time, to know whether it can be read. Returns 0; HF_INVALID (nothing
-   in it, a line that is too long), or what the rule says, and the reason, which quotes nothing of
-   the file. */
+/* Reads the file for the first time, to check that it can be read. Returns 0; HF_INVALID (the file
+   is empty, or its line is too long); or what the rule above says. The reason quotes nothing of the
+   file. */
 int hf__secret_open(struct hf__secret *s, const char *path, char why[HF_KIT_WHY]);
-/* Any thread. Returns 0 and the line without its end; else HF_UNAVAILABLE and the reason: while a
-   file is being replaced it may be missing or empty, and later it may be there. */
+/* Reads the secret; any thread may call it. Returns 0 and the line without its end; else
+   HF_UNAVAILABLE and the reason: while a file is being replaced it may be missing or empty. */
 int hf__secret_get(const struct hf__secret *s, char to[HF_SECRET_CAP], char why[HF_KIT_WHY]);
-/* Wipes what is known of the secret. */
+/* Wipes the secret from memory. */
 void hf__secret_forget(struct hf__secret *s);
 
 #endif

@@ -35,7 +35,7 @@ static int grow_channels(struct hf__sub *sub)
     return 0;
 }
 
-/* Puts a channel without users among the spare ones. */
+/* Puts a channel without users into the list of spare ones. */
 static void give_up(struct hf__sub *sub, struct hf__sub_channel *c)
 {
     if (!sub->spare) sub->spare_end = &sub->spare;
@@ -111,7 +111,8 @@ struct hf__sub_channel *hf__sub_next_change(struct hf__sub *sub)
     sub->changed = c->changed_next;
     c->changed = 0;
     if (c->users) return c;
-    if (c->spare_prev) leave_spare(sub, c); /* it wasn't subscribed before it was left */
+    /* the channel was left before the server was asked for it */
+    if (c->spare_prev) leave_spare(sub, c);
     struct hf__sub_channel **at = &sub->channel[c->hash & (sub->channel_buckets - 1)];
     while (*at != c) at = &(*at)->chain;
     *at = c->chain;
@@ -229,7 +230,7 @@ void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k)
     size_t wanted = sub->n_keys - sub->n_idle;
     for (struct hf__sub_key *first; sub->n_idle > wanted + SPARE_KEYS;) {
         first = sub->idle;
-        if (first->has_event || first->pinned) break; /* it is in another list, too */
+        if (first->has_event || first->pinned) break; /* the key is in another list, too */
         drop_key(sub, first);
     }
 }

@@ -25,35 +25,39 @@ struct hf__sub_channel {
     char *name;
     size_t len, users; /* keys of which it notifies */
     uint64_t hash;
-    uint8_t subscribed; /* so was asked of the server */
-    uint8_t changed;    /* it is in the list of those of which the server is to be told */
+    uint8_t subscribed; /* whether the server was asked for it */
+    uint8_t changed;    /* it is in the list of channels that the server is to be asked for, or to
+                           drop */
 };
 
 /* A driver's own structure may begin with it: hf__sub.key_size. */
 struct hf__sub_key {
     struct hf__sub_key *chain, *event_next;
     struct hf__sub_key *idle_next, **idle_prev; /* NULL: it is wanted */
-    struct hf__sub_channel *at;                 /* NULL: it has none of its own */
+    struct hf__sub_channel *at;                 /* NULL: the key has no channel */
     char *text;
     uint32_t len;
     uint64_t hash;
-    uint8_t has_event;      /* it is in the list of those */
-    uint8_t pinned;         /* by the driver: it isn't dropped now */
-    uint8_t in_line;        /* the request stands in the row's queue */
-    uint8_t named, who[16]; /* the request that waits for it, or did, if it is named */
+    uint8_t has_event;      /* it is in the list of keys with events */
+    uint8_t pinned;         /* set by the driver: the key isn't dropped now */
+    uint8_t in_line;        /* the waiting request stands in the row's queue */
+    uint8_t named, who[16]; /* the request that waits for the key, or waited last; if `named` */
     char *payload;          /* the last one */
     size_t payload_len;     /* 0: there is none */
 };
 
-struct hf__sub {                           /* all zero at first, but for what the driver sets */
-    size_t key_size;                       /* set: of the driver's structure; 0: it has none */
-    void (*forget)(struct hf__sub_key *k); /* set: frees what the driver has put there; or NULL */
-    size_t spare_channels;                 /* set: so many stay subscribed without a key */
+struct hf__sub {                           /* All zero at first, but for what the driver sets. */
+    size_t key_size;                       /* set by the driver: the size of its own structure; 0:
+                                              it has none */
+    void (*forget)(struct hf__sub_key *k); /* set by the driver: frees what is in its structure; or
+                                              NULL */
+    size_t spare_channels;                 /* set by the driver: how many channels without keys stay
+                                              subscribed */
     struct hf__sub_key **key;
     struct hf__sub_channel **channel;
     size_t key_buckets, channel_buckets, n_keys, n_idle, n_channels, n_spare;
     size_t n_apart;                       /* wanted keys without a channel */
-    struct hf__sub_key *idle, **idle_end; /* the first is idle for longest */
+    struct hf__sub_key *idle, **idle_end; /* the first one has been idle for longest */
     struct hf__sub_channel *spare, **spare_end;
     struct hf__sub_key *event, **event_end;
     struct hf__sub_channel *changed;
@@ -68,35 +72,38 @@ struct hf__sub_key *hf__sub_of_hash(const struct hf__sub *sub, uint64_t hash,
                                     const struct hf__sub_key *k);
 static inline int hf__sub_is_wanted(const struct hf__sub_key *k) { return !k->idle_prev; }
 static inline size_t hf__sub_wanted(const struct hf__sub *sub) { return sub->n_keys - sub->n_idle; }
-/* Calls `each` for all keys, in no order. It drops none. */
+/* Calls `each` for all keys, in no particular order. Drops no key. */
 void hf__sub_each(struct hf__sub *sub, void (*each)(struct hf__sub_key *k, void *arg), void *arg);
 
 /*
- * The key is wanted from now on, for the request key->who, and its channel is the one of that name
- * (NULL: it has none). *ret_same (may be NULL): it was wanted before, for the same request.
- * Returns the key; NULL: no memory, and the key isn't wanted.
+ * Marks the key as wanted by the request key->who, with the channel of that name (NULL: the key has
+ * none). *ret_same (may be NULL): 1 if the same request wanted it before. Returns the key; NULL:
+ * there is no memory, and the key isn't wanted.
  */
 struct hf__sub_key *hf__sub_want(struct hf__sub *sub, const hf_rowkey *key, const char *name,
                                  size_t len, int *ret_same);
-/* The key becomes idle; others that were idle for long may be dropped. */
+/* Makes the key idle. Other keys that have been idle for long may be dropped. */
 void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k);
 
-/* Something may have come about the key. */
+/* Notes an event of the key. */
 void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k);
-/* Something may have come about any key, or was lost: the connection is a new one, say. */
+/* Notes that there may be events of any key, or that some were lost: on a new connection, for
+   example. */
 static inline void hf__sub_put_any(struct hf__sub *sub) { sub->any_event = 1; }
-/* As next_event of hf_notify_ops: each key once, in the order in which their events came. */
+/* Returns the next event, as next_event of hf_notify_ops: each key once, in the order of the
+   events. */
 int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret);
 
 /* Copies the payload of the last event. If the payload is longer than `most`, or there is no memory
    for it, the key is left without a payload. */
 void hf__sub_put_payload(struct hf__sub_key *k, const char *payload, size_t len, size_t most);
 
-/* Takes the next channel of which the server is to be told out of the list; NULL: there is none.
-   A channel without users is the caller's to free. */
+/* Takes the next channel out of the list of those that the server is to be asked for, or to drop;
+   NULL: there is none. The caller frees a channel that has no users. */
 struct hf__sub_channel *hf__sub_next_change(struct hf__sub *sub);
 void hf__sub_channel_free(struct hf__sub_channel *c);
-/* The connection is gone: the server knows of no channel, and payloads may be overtaken. */
+/* Notes that the connection is gone: the server has no channels, and payloads may be out of
+   date. */
 void hf__sub_disconnected(struct hf__sub *sub);
 void hf__sub_free(struct hf__sub *sub);
 

@@ -27,7 +27,7 @@ struct login {
 /* An attempt's own. */
 struct pending {
     MYSQL *my;
-    int status;              /* what the call waits for; 0: none is under way */
+    int status;              /* what the library's call waits for; 0: no call is under way */
     char host[HF_HOST_TEXT]; /* what the library is given */
 };
 
@@ -41,7 +41,7 @@ static int code_of(const struct hf__my_how *how, unsigned number)
     switch (number) {
     case ER_ACCESS_DENIED_ERROR:
     case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
-        /* The server has a new password, and the file that it is read from will. */
+        /* The server has a new password already; the password file will soon have it. */
         return how->opened && how->secret.path[0] ? HF_UNAVAILABLE : HF_DENIED;
     case ER_DBACCESS_DENIED_ERROR:
     case ER_HOST_NOT_PRIVILEGED:
@@ -49,7 +49,7 @@ static int code_of(const struct hf__my_how *how, unsigned number)
     case ER_MUST_CHANGE_PASSWORD_LOGIN:
     case ER_NOT_SUPPORTED_AUTH_MODE:
     case CR_AUTH_PLUGIN_CANNOT_LOAD: return HF_DENIED;
-    /* What worked before is passing: certificates are being renewed. */
+    /* TLS worked before, so the failure is temporary: certificates are being renewed. */
     case CR_SSL_CONNECTION_ERROR: return how->opened ? HF_UNAVAILABLE : HF_DENIED;
     case ER_BAD_DB_ERROR: return HF_INVALID;
     default: return HF_UNAVAILABLE;
@@ -89,7 +89,7 @@ static int set_options(const struct hf__my_how *how, MYSQL *my)
         if (how->ssl_ca[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CA, how->ssl_ca);
         if (how->ssl_cert[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CERT, how->ssl_cert);
         if (how->ssl_key[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_KEY, how->ssl_key);
-        /* Of a key that is encrypted; without one it would be asked for on the terminal. */
+        /* The passphrase of the key; without one the library would ask for it on the terminal. */
         if (how->ssl_key[0]) bad |= mysql_options(my, MARIADB_OPT_TLS_PASSPHRASE, "none");
     }
     return !bad;
@@ -103,7 +103,7 @@ static enum hf__attempt_state became(const struct login *l, struct hf__attempt *
     MYSQL *my = p->my;
     if (!p->status && !connected) return refused(l, a, my);
     a->fd = (int)mysql_get_socket(my);
-    /* Where it uses TLS the library goes on as if it were so. */
+    /* Where the library uses TLS, it goes on as if the socket were ready. */
     if (!p->status) fcntl(a->fd, F_SETFL, O_NONBLOCK);
     if (!p->status) return HF_ATTEMPT_READY;
     a->events = (short)((p->status & MYSQL_WAIT_READ ? POLLIN : 0) |
@@ -249,7 +249,7 @@ static int dial(const struct login *l, struct hf__dial *d, struct hf__my_link *l
         a->own = NULL;
         link->until_us = hf__dial_share(d, until_us);
         rc = inspect(l->how, link, why);
-        /* Of several it may be the turn of another one, soon. */
+        /* If there are several servers, another one may soon be the one that can be written. */
         if (rc == HF_UNSUPPORTED && l->how->at.n > 1) rc = HF_UNAVAILABLE;
         if (!rc) rc = settle(l->how, link, why);
         link->until_us = 0;
@@ -289,7 +289,8 @@ int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64
         return hf_fail(err, HF_NOMEM, 0, "mariadb: connect: out of memory");
     hf__my_hold_pipe(&pipe);
     rc = dial(&l, d, link, until_us);
-    /* This server was fit when the store was opened; another server may have its address now. */
+    /* This server could be used when the store was opened; another server may have its
+       address now. */
     if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
     hf__dial_end(d);

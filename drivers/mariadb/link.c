@@ -70,8 +70,8 @@ void hf__my_sql_free(struct hf__my_sql *sql)
 
 /* ---- calls that wait ---- */
 
-/* OpenSSL's sockets may end the process by SIGPIPE: the thread blocks it while it uses them, and
-   takes what has come. */
+/* OpenSSL's sockets may raise SIGPIPE, which would end the process. The thread blocks it while it
+   uses them, and discards one that has come. */
 void hf__my_hold_pipe(struct hf__my_pipe *p)
 {
     sigset_t pipe, pending;
@@ -118,13 +118,13 @@ void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void 
 {
     while (status) {
         int ready = await(my, status, until_us);
-        /* The call ends by itself then: it finds the connection at its end. */
+        /* The call then ends by itself: it finds that the connection has ended. */
         if (ready == MYSQL_WAIT_TIMEOUT) shutdown((int)mysql_get_socket(my), SHUT_RDWR);
         status = go(arg, ready);
     }
 }
 
-/* What is under way, and what it returned. */
+/* A call of the library that is under way, and what it returned. */
 struct call {
     MYSQL *my;
     int rc;
@@ -152,9 +152,9 @@ static int store_cont(void *arg, int ready)
 /* ---- what an error means ---- */
 
 /*
- * The code for an error of a statement. By its number, for the words are in the server's language.
- * Where the statement was carried out, or may have been, or where it isn't known: `ambiguous`.
- * Nothing was done by one that was refused, or that was rolled back as a whole: deadlocks, a failed
+ * Returns the code for an error of a statement, by its number, because its text is in the server's
+ * language. `ambiguous`: the statement was carried out, or may have been. Any other code: nothing
+ * was done, because the statement was refused, or was rolled back as a whole: deadlocks, a failed
  * certification in a Galera cluster (which has the number of a deadlock), a lock not granted in
  * time.
  */
@@ -312,5 +312,5 @@ int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const str
     if (!rc) return 0;
     mysql_free_result(*ret);
     *ret = NULL;
-    return failure->at ? ambiguous : rc; /* what stands before it was carried out */
+    return failure->at ? ambiguous : rc; /* the statements before this one were carried out */
 }

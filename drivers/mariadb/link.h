@@ -14,10 +14,11 @@
 
 enum { HF_MY_NAME = 160, HF_MY_PATH = 512, HF_MY_WHY = 300 };
 
-/* 1 where nothing can be written: a replica. Later versions name what is permitted, not 0 or 1. */
+/* This is 1 on a server that can't be written: a replica. Later versions have a word instead of 0
+   and 1. */
 #define HF_MY_READ_ONLY "(@@innodb_read_only OR CONCAT(@@read_only) NOT IN ('0', 'OFF'))"
 
-/* How to connect, as the URL says it. */
+/* How to connect, as the URL says. */
 struct hf__my_how {
     char user[128], password[256], database[64];
     struct hf__secret secret; /* a password that stands in a file */
@@ -30,8 +31,8 @@ struct hf__my_how {
 
 struct hf__my_link {
     MYSQL *my;        /* NULL: not connected */
-    int64_t until_us; /* local: the deadline of what is asked; 0: each request has its own */
-    int settled;      /* logged in: writes are committed by themselves */
+    int64_t until_us; /* local: the deadline of the present request; 0: each request has its own */
+    int settled;      /* logged in, with autocommit: each write commits itself */
 };
 
 /* The text of a request: statements, each but the last with a semicolon behind it. Texts of others
@@ -49,9 +50,9 @@ void hf__my_sql_free(struct hf__my_sql *sql);
 
 /* Why a request failed. */
 struct hf__my_failure {
-    unsigned number; /* the server's or the library's; 0: neither */
+    unsigned number; /* the server's or the library's number of the error; 0: neither */
     int at;          /* the statement that failed, from 0 */
-    int gone;        /* there was no answer, or none that counts */
+    int gone;        /* there was no answer, or it proves nothing */
     char state[6];   /* the server's SQLSTATE; "": there is none */
     char why[HF_MY_WHY];
 };
@@ -65,10 +66,11 @@ int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_
 int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
                    hf_error *err);
 void hf__my_disconnect(struct hf__my_link *link);
-/* Has the other end said something, or gone, since the last request? Asks nobody. */
+/* Returns 1 if the other end has sent something, or has gone, since the last request. Sends
+   nothing. */
 int hf__my_broken(const struct hf__my_link *link);
 
-/* link.c. Between the two this thread isn't ended by SIGPIPE. */
+/* link.c. Between these two calls SIGPIPE doesn't end this process. */
 struct hf__my_pipe {
     sigset_t mask;
     int before; /* one was pending already */
@@ -83,14 +85,15 @@ void hf__my_free_pipe(const struct hf__my_pipe *p);
 void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void *arg,
                    int64_t until_us);
 /*
- * Sends the statements in one request and reads all replies. 0 and *ret, the rows of the last one
- * (NULL if it has none); else the code of what went wrong, and *failure. `ambiguous` is the code if
- * it isn't known what was done.
+ * Sends the statements in one request and reads all replies. Returns 0 and *ret, the rows of the
+ * last statement (NULL if it has none); else the code of the failure, and *failure. `ambiguous` is
+ * the code if it isn't known what was done.
  */
 int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
                int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure);
-/* The same, and `see` is handed the rows of each statement that succeeded, to be freed. An error is
-   that of statement failure->at alone: those before it were carried out, those behind it not. */
+/* Does the same, and passes the rows of each statement that succeeded to `see`, which frees them.
+   An error is that of statement failure->at alone: those before it were carried out, those behind
+   it were not. */
 struct hf__my_each {
     void (*see)(void *arg, int at, MYSQL_RES *rows);
     void *arg;

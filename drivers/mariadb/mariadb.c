@@ -112,7 +112,8 @@ static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     if (done != 0 && done != 1)
         rc = hf_fail(err, HF_UNKNOWN, 0,
                      "mariadb: replace '%s': the answer doesn't fit the request", key->text);
-    else if (!done && (row || seen || hf__my_has_row(&r))) /* else no row was to be deleted */
+    /* otherwise there was no row to delete */
+    else if (!done && (row || seen || hf__my_has_row(&r)))
         rc = hf__my_refused(st, &r, cur, key->text, err);
     mysql_free_result(r.rows);
     return rc;
@@ -125,11 +126,11 @@ struct scan {
     const char *prefix;
     int (*see)(void *arg, const hf_rowkey *, hf_row *);
     void *arg;
-    char after[HF_KEY_CAP]; /* the last key that was seen */
+    char after[HF_KEY_CAP]; /* the key that was shown last */
     uint32_t after_len;
     int64_t *ret_clock_us;
     hf_row row;
-    int end; /* all that is wanted was seen */
+    int end; /* all that the caller wants was shown */
 };
 
 static int see_row(struct scan *s, const struct hf__my_reply *r, hf_error *err)
@@ -191,7 +192,7 @@ static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 {
     struct hf__my_sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
-    (void)alone; /* the guard knows of all holders */
+    (void)alone; /* the guard reads all holders, so any of them may enter */
     if (where)
         return hf_fail(
             err, HF_INVALID, 0,
@@ -209,7 +210,7 @@ static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
                        key->text);
     if (rc && !strcmp(r.failure.state, "LOST1"))
         return hf_fail(err, HF_LOST, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
-    if (rc == HF_CONFLICT) /* rolled back, as a deadlock is: nothing keeps it from being repeated */
+    if (rc == HF_CONFLICT) /* rolled back, as a deadlock is: the request can be sent again */
         return hf_fail(err, HF_UNKNOWN, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
     return rc;
 }
@@ -225,7 +226,7 @@ static void my_close(hf_store *st)
     free(st);
 }
 
-/* Finds the table, or makes it where that is permitted, and looks whether it can be read. */
+/* Finds the table, or makes it if that is permitted, and checks that it can be read. */
 static int prepare(hf_store *st, hf_error *err)
 {
     const hf_rowkey any = {.text = "holdfast", .len = 8};
@@ -234,7 +235,7 @@ static int prepare(hf_store *st, hf_error *err)
     hf_row_init(&row);
     int rc = my_get(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
-    /* Whatever may be wrong with that row is its user's to hear. */
+    /* If that row is damaged, the client that uses it reports the damage. */
     return rc == HF_CORRUPT ? 0 : rc;
 }
 

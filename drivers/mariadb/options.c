@@ -96,7 +96,7 @@ static int quote(const char *name, size_t len, char *to, size_t cap)
     return hf__is_utf8(name, len);
 }
 
-/* As statements name it, with its database: a pooler may choose another one. */
+/* Writes the table's name with its database, because a pooler may choose another database. */
 static int read_table(struct hf__my_how *how, const hf_url *url, char table[2 * HF_MY_NAME],
                       hf_error *err)
 {

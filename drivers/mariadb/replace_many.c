@@ -13,16 +13,16 @@
 #include <mysqld_error.h>
 #include <string.h>
 
-/* How many replaces one request has at most, and how many bytes it begins another one with: a
-   server takes 1 MiB at least. */
+/* How many replaces one request has at most, and after how many bytes another request begins: a
+   server takes at least 1 MiB. */
 enum { AT_ONCE = 512, REQUEST = 256 * 1024, ROUNDS = 4 };
-/* The statement in front of those that are asked for again. */
+/* The statement that stands before the replaces that are sent again. */
 #define PAUSE "DO SLEEP(0.01);\n"
 
 struct many {
     hf_store *st;
     struct hf__my_link *link;
-    hf_replace *item[AT_ONCE]; /* those that have no answer yet */
+    hf_replace *item[AT_ONCE]; /* the replaces that have no answer yet */
     size_t n;
     size_t sent;                /* the first ones of them */
     hf_replace *again[AT_ONCE]; /* those whose row was locked */
@@ -128,7 +128,7 @@ int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     hf_error err = {0, 0, ""};
     int rc = 0;
     m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* A new connection has taken its time. */
+    /* Connecting anew took a part of the time: the deadline is later by that. */
     if (m.link) m.link->until_us = hf__local_us() + patience_us;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
         for (size_t i = at; i < n && i < at + AT_ONCE; i++) m.item[m.n++] = &item[i];

@@ -117,8 +117,9 @@ static int no_table(hf_store *st, const char *what, const char *at, hf_error *er
                    st->table);
 }
 
-/* Where the table isn't there. In a store that was opened as `existing` a read gets *ret of no
-   rows, with a clock if it is of one key; else the table is made, and the statement asked again. */
+/* Handles an error that the table isn't there. In a store that was opened as `existing` a read gets
+   *ret without rows (with a clock, if it is a read of one key). Otherwise the table is made, and
+   the statement sent again. */
 static int ask_without_table(hf_store *st, struct hf__my_link *link, const struct hf__my_sql *sql,
                              int reads, int ambiguous, MYSQL_RES **ret, struct hf__my_failure *f)
 {
@@ -154,7 +155,7 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
         return no_table(st, what, key, err);
     }
     if (missing) rc = ask_without_table(st, link, sql, reads, ambiguous, &ret->rows, f);
-    /* A replica doesn't know the latest rows; this server has become one. */
+    /* A replica may not have the latest rows, and this server has become one. */
     if (!rc && hf__my_fetch(ret) && hf__my_number(ret, HF_MY_IS_READ_ONLY)) {
         snprintf(f->why, sizeof f->why, "the server is read-only");
         hf__my_disconnect(link);

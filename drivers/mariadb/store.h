@@ -8,8 +8,9 @@
 #include "kit/links.h"
 #include "link.h"
 
-/* A page of a scan. Before the fields of a row each reply has DONE (of a scan: the key), whether
-   the server is read-only, and the clock in microseconds, whatever the session's time zone is. */
+/* How many rows a page of a scan has. Before the fields of a row each reply has DONE (in a scan:
+   the key), whether the server is read-only, and the clock in microseconds, in any time zone of the
+   session. */
 enum { HF_MY_PAGE = 64, HF_MY_DONE = 0, HF_MY_IS_READ_ONLY, HF_MY_CLOCK, HF_MY_FIRST };
 #define HF_MY_HEAD HF_MY_READ_ONLY ", TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
@@ -18,13 +19,13 @@ struct hf_store {
     struct hf__links links;
     struct hf__my_link link[HF_LINKS];
     char table[2 * HF_MY_NAME];      /* as statements name it */
-    char empty[2 * HF_MY_NAME + 24]; /* the statement that empties the store, for people */
+    char empty[2 * HF_MY_NAME + 24]; /* the statement with which a person empties the store */
     int existing;                    /* the table isn't made */
     int absent;                      /* and it isn't there */
 };
 
-/* A reply: its rows, of which `row` is the present one; NULL: there is none (any more). Where the
-   server was asked and it failed: why. */
+/* A reply: its rows, of which `row` is the present one; NULL: there is no further row. If the
+   request failed: why. */
 struct hf__my_reply {
     MYSQL_RES *rows;
     MYSQL_ROW row;
@@ -35,21 +36,21 @@ struct hf__my_reply {
 /* request.c. See kit/links.h: a batch takes its connection there, and gives it back here. */
 extern const struct hf__link_kind hf__my_link_kind;
 void hf__my_put_link(hf_store *st, struct hf__my_link *link);
-/* To the next row. Returns whether there is one. */
+/* Goes to the next row. Returns 1 if there is one. */
 int hf__my_fetch(struct hf__my_reply *r);
 int64_t hf__my_number(const struct hf__my_reply *r, int column);
 int hf__my_has_row(const struct hf__my_reply *r);
 int hf__my_decode(const hf_store *st, const struct hf__my_reply *r, hf_row *row, const char *what,
                   const char *key, hf_error *err);
-/* The names of all fields behind the key, each with `before` in front. */
+/* Writes the names of all fields but the key, each with `before` in front. */
 void hf__my_put_columns(struct hf__my_sql *sql, const char *before);
-/* The second statement of a write, or all of a get: with the row of the key, unless the write was
-   done. */
+/* Writes the second statement of a write, or the only one of a get. It brings the row of the key,
+   unless the write was done. */
 void hf__my_put_told(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key, int write);
 /*
- * One request, on a connection that is free. `reads`: 0, or how many rows it reads at most. Returns
- * 0 and the first row of the reply, whose *rows is to be freed; HF_CONFLICT: of a write nothing was
- * done; or the error.
+ * Makes one request, on a connection that is free. `reads`: 0, or how many rows it reads at most.
+ * Returns 0 and the first row of the reply, whose *rows is to be freed; HF_CONFLICT: the write
+ * wasn't done; or the error.
  */
 int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct hf__my_reply *ret,
                    const char *what, const char *key, hf_error *err);
@@ -57,7 +58,8 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
 /* mariadb.c. The write: an INSERT, an UPDATE or a DELETE, with its semicolon. */
 int hf__my_put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
                      uint64_t seen, const hf_row *row, const char **ret_why);
-/* Nothing was written; the reply says what is there. HF_CONFLICT, or the error. */
+/* Reads the present row from the reply to a write that wasn't done. Returns HF_CONFLICT or the
+   error. */
 int hf__my_refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,
                    hf_error *err);
 

@@ -31,10 +31,10 @@ enum { WHY_CAP = 400 };
 struct hf__mg_search {
     const struct hf__mg_how *how;
     struct hf__dial *dial;     /* NULL: libmongoc hasn't asked for a connection yet */
-    struct hf__attempt *found; /* the host that is being asked; NULL: none is left */
+    struct hf__attempt *found; /* the host that is being asked; NULL: no host is left */
     int64_t until_us;
     int code;              /* why none is left */
-    char refused[WHY_CAP]; /* why a connection was refused to libmongoc, the last one; or "" */
+    char refused[WHY_CAP]; /* why libmongoc was last refused a connection; or "" */
 };
 
 /* ---- connections for libmongoc ---- */

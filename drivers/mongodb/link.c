@@ -176,7 +176,7 @@ static mongoc_uri_t *make_uri(const hf_url *url, int64_t io_timeout_ms)
     return uri;
 }
 
-/* Returns 0 if there are too many. */
+/* Appends a host to the URI. Returns 0 if there are too many. */
 static int set_hosts(struct hf__mg_how *how)
 {
     const mongoc_host_list_t *h = mongoc_uri_get_hosts(how->uri);
@@ -259,8 +259,8 @@ void hf__mg_how_free(struct hf__mg_how *how)
 
 /* ---- errors ---- */
 
-/* Whether a server that answers with this code has done the write. Only a code that says that
-   nothing was done is listed: see code_of_server. */
+/* What the server's answer says about the write. A code is listed only if it says that nothing was
+   done: see code_of_server. */
 enum { AMBIGUOUS = 1 };
 
 /* Returns 1 if the server is shutting down, or isn't the primary any more: then the new primary has
@@ -301,7 +301,7 @@ static int code_of_server(int code)
     case 121:                          /* DocumentValidationFailure */
     case 10334:                        /* BSONObjectTooLarge */
     case 17419: /* the document would become too large */ return HF_INVALID;
-    case HF_MG_DUPLICATE_KEY: return HF_UNAVAILABLE; /* hf__mg_ask's caller knows what it means */
+    case HF_MG_DUPLICATE_KEY: return HF_UNAVAILABLE; /* the caller of hf__mg_ask judges it */
     case 26:                                         /* NamespaceNotFound */
     case 48: return HF_UNAVAILABLE;                  /* NamespaceExists */
     default: return AMBIGUOUS;
@@ -344,7 +344,7 @@ int hf__mg_code(const bson_error_t *e, int ambiguous)
 
 void hf__mg_disconnect(struct hf__mg_link *link)
 {
-    /* While the program ends, the client is not freed. */
+    /* While the program ends, libmongoc must not be called, so the client is not freed. */
     if (link->client && hf__mg_begin()) {
         mongoc_client_destroy(link->client);
         hf__mg_end();
@@ -366,8 +366,8 @@ static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, h
                    (int)strcspn(text, "\n"), text);
 }
 
-/* libmongoc says "authentication failed" also if the connection broke meanwhile, or the server is
-   shutting down. That says nothing of the password, and nothing else was sent. */
+/* Returns 1 for an "authentication failed" that says nothing about the password: the connection
+   broke meanwhile, or the server is shutting down. Nothing else was sent. */
 int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int ambiguous)
 {
     int login = e->domain == MONGOC_ERROR_SASL || e->domain == MONGOC_ERROR_SCRAM ||

@@ -10,36 +10,44 @@
 #include <mongoc/mongoc.h>
 
 enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000, HF_MG_PORT_CAP = 8 };
-/* The field that has the last write's rev, and behind it the waiters that the write concerns. */
+/* The field with the last write's rev, followed by the addresses of the waiters that the write
+   concerns. */
 #define HF_MG_ADDRESSES "addresses"
 
 /* How to connect. */
 struct hf__mg_how {
     mongoc_uri_t *uri;
     char db[HF_MG_NAME_CAP], collection[HF_MG_NAME_CAP];
-    char how_to_empty[HF_MG_NAME_CAP + 32]; /* for the message of hf__format_refused */
-    char read_level[16];                    /* "": linearizable where there is a replica set */
+    char how_to_empty[HF_MG_NAME_CAP + 32]; /* the command that empties the store, for
+                                               hf__format_refused */
+    char read_level[16];                    /* the read concern; "": linearizable, if there is a
+                                               replica set */
     int64_t io_timeout_ms;
     struct hf__dial_target host[HF_DIAL_TARGETS]; /* of the URL */
     char port[HF_DIAL_TARGETS][HF_MG_PORT_CAP];
     size_t n_hosts;
-    int tls, tls_by_libmongoc; /* the latter: with options that only its own streams have */
-    mongoc_ssl_opt_t ssl;      /* its texts are those of `uri` */
+    int tls, tls_by_libmongoc; /* tls_by_libmongoc: the URL has options that only libmongoc's own
+                                  streams know */
+    mongoc_ssl_opt_t ssl;      /* its texts belong to `uri` */
 };
 
 /* A client of its own per link, used by one thread at a time: it has no threads of its own. */
 struct hf__mg_link {
     mongoc_client_t *client;   /* NULL: not connected */
-    int replicated;            /* a replica set's primary; else a server by itself */
-    int64_t until_us;          /* local: no stream of it waits longer; 0: as libmongoc has it */
-    int64_t first_until_us;    /* the same, for the request that it was connected for; 0: none */
-    int broken;                /* errno of its last failure; ETIMEDOUT: the time was up */
-    unsigned char reply[2048]; /* the beginning of the last one; see observe.c */
+    int replicated;            /* 1: the primary of a replica set; 0: a server by itself */
+    int64_t until_us;          /* local: no stream of the link waits longer; 0: libmongoc's own
+                                  limits */
+    int64_t first_until_us;    /* the same, for the request for which the link was connected; 0:
+                                  none */
+    int broken;                /* errno of the last failure of a stream; ETIMEDOUT: the time
+                                  was up */
+    unsigned char reply[2048]; /* the beginning of the last reply; see observe.c */
     size_t n_reply;
-    struct hf__mg_search *search; /* for a server that can be written; NULL: it is connected */
+    struct hf__mg_search *search; /* the search for a server that can be written; NULL: the link is
+                                     connected */
 };
 
-/* What a request is for, for its errors; `ambiguous` is the code for a reply that didn't come. */
+/* What a request is for, for its errors; `ambiguous` is the code if no reply came. */
 struct hf__mg_about {
     const char *what, *key;
     int ambiguous;
@@ -62,7 +70,7 @@ void hf__mg_streams_start(void); /* once */
 /* Breaks all connections of this process, so that waits for them return. */
 void hf__mg_streams_stop(void);
 
-/* link.c. Fills from the URL; INVALID says why. */
+/* link.c. Fills in what the URL says. Returns 0; HF_INVALID: err says why. */
 int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *ret, hf_error *err);
 void hf__mg_how_free(struct hf__mg_how *how);
 
@@ -74,13 +82,13 @@ void hf__mg_disconnect(struct hf__mg_link *link);
 /* link.c. Returns the code for an error of libmongoc; `ambiguous` if the request may have been
    done. */
 int hf__mg_code(const bson_error_t *e, int ambiguous);
-/* As hf__mg_code, for a command on this link; the link may have logged in for it. */
+/* Returns as hf__mg_code, for a command on this link. The link may have had to log in for it. */
 int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int ambiguous);
 
 /*
- * One command there and back. 0 and *ret (to be destroyed); else the code of what went wrong, with
- * the reason. *ret_code is the server's own code, 0 if it said none. A link that isn't sound any
- * more is disconnected.
+ * Sends one command and waits for its answer. Returns 0 and *ret (to be destroyed); else the code
+ * of the failure, with the reason. *ret_code is the server's own code; 0: it gave none. A link that
+ * can't be used any more is disconnected.
  */
 int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bson_t *command,
                const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
@@ -88,7 +96,7 @@ int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bso
 /* rows.c. Builds the update that makes a document this row, with the time of the write. Returns 0,
    HF_NOMEM, or HF_INVALID with *ret_why. */
 int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why);
-/* Raises the fence in a document, which `where` names as COLLECTION/ID. */
+/* Raises the fence in the document that `where` names as COLLECTION/ID. */
 int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
                  uint64_t token, const struct hf__mg_about *about, hf_error *err);
 /* Reads a row from a document; `by` names the place, for messages. Returns 0, HF_NOMEM or

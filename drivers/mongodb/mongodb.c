@@ -21,12 +21,12 @@ enum { PAGE_ROWS = 64 };
 
 /* ---- connections ---- */
 
-/* libmongoc tells of a broken one when it is used. */
+/* libmongoc reports a broken connection only when it is used. */
 static int usable(void *link) { return ((struct hf__mg_link *)link)->client != NULL; }
 
 static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 {
-    struct hf__mg_how how = st->how; /* what it points to stays the store's */
+    struct hf__mg_how how = st->how; /* what its fields point to belongs to the store */
     how.io_timeout_ms = (until_us - hf__local_us()) / 1000;
     return hf__mg_connect(&how, link, err);
 }
@@ -46,11 +46,11 @@ void hf__mg_put_link(hf_store *st, struct hf__mg_link *link)
     hf__links_put(&st->links, link, link && link->client);
 }
 
-/* The command is destroyed in every case. */
+/* Sends a command, which is destroyed in every case. */
 static int ask(hf_store *st, struct hf__mg_link *link, bson_t *command,
                const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err)
 {
-    /* What came before on this link may have broken it. */
+    /* The request before this one may have broken the link. */
     int rc = link->client ? 0 : hf__mg_connect(&st->how, link, err);
     *ret_code = 0;
     if (!rc) rc = hf__mg_ask(&st->how, link, command, about, ret, ret_code, err);
@@ -65,7 +65,7 @@ static int64_t date_us(const bson_iter_t *it)
     return BSON_ITER_HOLDS_DATE_TIME(it) ? bson_iter_date_time(it) * 1000 : 0;
 }
 
-/* The store's clock, by a request for nothing else. The old name of `hello` is known to all. */
+/* Reads the store's clock by a request of its own. All versions know `hello` by its old name. */
 int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                      int64_t *ret_clock_us, hf_error *err)
 {
@@ -80,8 +80,9 @@ int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg
                    about->what, about->key);
 }
 
-/* What a read may see: nothing that can be undone, and where that can be asked for nothing that
-   has been overtaken. A server by itself has neither; there is only one state of it. */
+/* Adds the read concern. A read shows nothing that may be rolled back and, where that can be
+   asked for, nothing that is out of date. A server by itself has neither problem: it has only
+   one state. */
 void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
                              bson_t *command)
 {
@@ -130,7 +131,7 @@ static bson_t *find_one(const hf_store *st, const hf_rowkey *key)
                     BCON_BOOL(true));
 }
 
-/* $facet makes one document of what it gets, even of nothing. */
+/* $facet makes one document of its input, even if that is empty. */
 static bson_t *find_with_time(const hf_store *st, const hf_rowkey *key)
 {
     return BCON_NEW("aggregate", BCON_UTF8(st->how.collection), "pipeline", "[", "{", "$match", "{",
@@ -139,7 +140,7 @@ static bson_t *find_with_time(const hf_store *st, const hf_rowkey *key)
                     BCON_INT32(1), "now", BCON_UTF8("$$NOW"), "}", "}", "]", "cursor", "{", "}");
 }
 
-/* The row of find_with_time's reply, and its time. */
+/* Reads the row and the time from the reply to find_with_time. */
 static int read_facet(const hf_store *st, bson_iter_t *at, hf_row *row, int64_t *ret_clock_us,
                       const struct hf__mg_about *about, hf_error *err)
 {
@@ -169,7 +170,7 @@ static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key
     if (!hf__mg_batch(&reply, &it))
         rc = garbled(about, err);
     else if (!bson_iter_next(&it))
-        ; /* nothing, not even a time: there is no collection */
+        ; /* an empty reply, even without a time: there is no collection */
     else if (!st->plain)
         rc = read_facet(st, &it, row, &clock_us, about, err);
     else
@@ -239,7 +240,7 @@ static int replace_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *k
     rc = ask(st, link, command, &about, &reply, &code, err);
     if (!rc) {
         written = read_written(&reply, &clock_us);
-        *ret_clock_us = row ? clock_us : 0; /* of a removal it is the time of the one before */
+        *ret_clock_us = row ? clock_us : 0; /* after a removal it is the time of the write before */
         bson_destroy(&reply);
     } else if (code == HF_MG_DUPLICATE_KEY) {
         rc = 0;
@@ -280,7 +281,7 @@ static int mg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 
 /* ---- many rows ---- */
 
-/* As much of it as are whole characters. */
+/* Cuts the text behind its last whole character. */
 static size_t whole_characters(const char *text)
 {
     size_t len = strlen(text);
@@ -331,7 +332,7 @@ static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_er
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
-/* Reads one page, whole before any row of it is shown: the caller's `see` may write. */
+/* Reads one whole page before it shows any row of it, because the caller's `see` may write. */
 static int list_page(hf_store *st, struct listing *l, bson_t *ret, int64_t *ret_clock_us,
                      hf_error *err)
 {
@@ -436,7 +437,7 @@ static int has(const bson_t *doc, const char *path)
            (!BSON_ITER_HOLDS_BOOL(&at) || bson_iter_bool(&at));
 }
 
-/* What listCollections says of it. *ret_there: is there one? */
+/* Reads what listCollections says of the collection. *ret_there: 1 if the collection exists. */
 static int judge_collection(const hf_store *st, const bson_t *reply, int *ret_there, hf_error *err)
 {
     bson_iter_t it, at;
@@ -466,8 +467,8 @@ static int judge_indexes(const hf_store *st, const bson_t *reply, hf_error *err)
     return 0;
 }
 
-/* A look that isn't permitted, or not known to this server, doesn't matter. If the server doesn't
-   answer it, that is a failure. */
+/* Returns the result of a look at the server; 0 if the look isn't permitted, or if this server
+   doesn't know it, because that doesn't matter. */
 static int optional(int rc) { return rc == HF_DENIED || rc == HF_UNSUPPORTED ? 0 : rc; }
 
 static int prepare_collection(hf_store *st, struct hf__mg_link *link,
@@ -505,7 +506,7 @@ static int prepare_collection(hf_store *st, struct hf__mg_link *link,
     return rc;
 }
 
-/* Can it be read? And how. */
+/* Checks that the collection can be read, and how. */
 static int prepare_reading(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                            hf_error *err)
 {
@@ -520,7 +521,7 @@ static int prepare_reading(hf_store *st, struct hf__mg_link *link, const struct 
         rc = read_row(st, link, &any, &row, &clock_us, &code, about, err);
     }
     hf_row_clear(&row);
-    /* Whatever may be wrong with that row is its user's to hear. */
+    /* If that row is damaged, the client that uses it reports the damage. */
     return rc == HF_CORRUPT ? 0 : rc;
 }
 

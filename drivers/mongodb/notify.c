@@ -30,14 +30,14 @@ enum stream_state { STREAM_OFF, STREAM_STARTING, STREAM_OPEN };
 struct subscription {
     struct hf__sub_key key;
     hf_party handed;              /* token 0: to none */
-    char address[HF_ADDRESS + 1]; /* of the queued waiter; "": none is queued */
+    char address[HF_ADDRESS + 1]; /* the id of the queued waiter; "": no waiter of this handle is
+                                     queued */
 };
 
 struct hf__mg_listener {
-    struct hf__mg_how how; /* only read, once it is there */
+    struct hf__mg_how how; /* only read after it was set */
     pthread_mutex_t mu;
-    int changed_fd; /* written by the thread and by `interrupt`; one thread at a time waits for it
-                     */
+    int changed_fd; /* the thread and `interrupt` write it; one thread at a time waits for it */
     enum stream_state state;
     int refs, ends, interrupted;
     int64_t retry_at_us, wanted_us; /* when there was a wait last */
@@ -79,7 +79,7 @@ static void ring(hf__mg_listener *listener)
 {
     uint64_t one = 1;
     ssize_t n = write(listener->changed_fd, &one, sizeof one);
-    (void)n; /* full means that it has owed already */
+    (void)n; /* a full eventfd means that a wakeup is pending already */
 }
 
 /* Sleeps until something may have changed, or until local time until_us. Returns 0 at that time.
@@ -148,8 +148,8 @@ static void read_handed(const bson_t *event, hf_party *ret)
         !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
         !number_at(event, CHANGED "expires_us", &ret->expires_us))
         return;
-    /* A change of `more` is shown as well, unless the holder before was granted the key by a
-       handover, too. */
+    /* The event also shows a change of `more`, unless the holder before had been handed the key,
+       too. */
     if (find_at(event, CHANGED "more", &it)) {
         flags = 0;
         if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;
@@ -166,7 +166,7 @@ static int concerns(const struct subscription *k, const bson_t *event)
     bson_iter_t it;
     if (!k->address[0] || !find_at(event, CHANGED HF_MG_ADDRESSES, &it) ||
         !BSON_ITER_HOLDS_UTF8(&it))
-        return 1; /* it isn't in line, or the row is gone, or was written by somebody else */
+        return 1; /* the waiter isn't queued, or the row is gone, or another program wrote it */
     return strstr(bson_iter_utf8(&it, NULL), k->address) != NULL;
 }
 
@@ -228,7 +228,7 @@ static int wanted(hf__mg_listener *listener, enum stream_state state)
     if (hf__sub_wanted(&listener->sub)) listener->wanted_us = now_us;
     int is = !listener->ends && now_us - listener->wanted_us < IDLE_MS * INT64_C(1000);
     if (!is) {
-        listener->state = STREAM_OFF; /* from here on another may be started */
+        listener->state = STREAM_OFF; /* from here on another thread may be started */
         hf__sub_each(&listener->sub, forget_handed, NULL);
     }
     pthread_mutex_unlock(&listener->mu);
@@ -249,7 +249,8 @@ static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream
         else if (mongoc_change_stream_error_document(stream, &e, &reply))
             return 1;
         else if (hf__local_us() - asked_us < await_ms(listener) * 100)
-            return 1; /* a server that answers "nothing" at once would be asked all the time */
+            /* a server that answers "nothing" at once would otherwise be asked all the time */
+            return 1;
         *ret_opened = 1;
     }
     return 0;
@@ -257,12 +258,12 @@ static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream
 
 #define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
 
-/* As read_stream, with a connection of its own. */
+/* Does what read_stream does, with a connection of its own. */
 static int follow(hf__mg_listener *listener, struct hf__mg_link *link, int *ret_opened)
 {
     *ret_opened = 0;
     if (hf__mg_connect(&listener->how, link, NULL) || !link->replicated) return 1;
-    link->until_us = 0; /* libmongoc's time limits are right for a stream that goes on */
+    link->until_us = 0; /* for a stream that goes on, libmongoc's own time limits are right */
     mongoc_collection_t *rows =
         mongoc_client_get_collection(link->client, listener->how.db, listener->how.collection);
     bson_t *only =
@@ -285,7 +286,7 @@ static void *run(void *arg)
     struct hf__mg_link link = {.client = NULL};
     int broken = 1, opened = 1;
     /* A stream that breaks is opened again at once, because there may be another primary. A stream
-       that was never open isn't. */
+       that couldn't be opened isn't. */
     while (broken && opened && hf__mg_begin()) {
         broken = follow(listener, &link, &opened);
         hf__mg_disconnect(&link);

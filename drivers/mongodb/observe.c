@@ -43,7 +43,7 @@ static void note(struct hf__mg_link *link, const mongoc_iovec_t *piece, size_t n
 static ssize_t ob_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size_t min_bytes,
                         int32_t timeout_ms)
 {
-    mongoc_iovec_t piece[MOST_PIECES]; /* the inner stream moves those of iov on */
+    mongoc_iovec_t piece[MOST_PIECES]; /* the inner stream advances its own copy of iov */
     size_t pieces = n <= MOST_PIECES ? n : 0;
     memcpy(piece, iov, pieces * sizeof *piece);
     ssize_t got = of(is)->inner->readv(of(is)->inner, iov, n, min_bytes, timeout_ms);
@@ -87,7 +87,8 @@ static bool ob_should_retry(mongoc_stream_t *is)
 mongoc_stream_t *hf__mg_observe(struct hf__mg_link *link, mongoc_stream_t *inner)
 {
     struct observer *o = inner ? calloc(1, sizeof *o) : NULL;
-    if (!o) return inner; /* without it a refused login is DENIED, whatever the code */
+    /* without the reply, a refused login is DENIED, whatever the server's code */
+    if (!o) return inner;
     o->is = (mongoc_stream_t){.type = OBSERVER_TYPE,
                               .destroy = ob_destroy,
                               .close = ob_close,

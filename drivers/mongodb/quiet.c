@@ -64,7 +64,7 @@ static int loaded_for_us(void)
 
 /* ---- its log ---- */
 
-static __thread unsigned depth; /* of calls of this module's in this thread */
+static __thread unsigned depth; /* how deep this thread is in calls of this module */
 
 static void pass_on(mongoc_log_level_t level, const char *domain, const char *message, void *arg)
 {
@@ -73,8 +73,8 @@ static void pass_on(mongoc_log_level_t level, const char *domain, const char *me
 
 /* ---- its counters ---- */
 
-/* Is this file mapped by this process? Another process's file may have the same name: that process
-   has the same pid in another PID namespace. */
+/* Returns 1 if this process has mapped this file. Another process's file may have the same name:
+   that process has the same pid in another PID namespace. */
 static int is_mapped(const struct stat *file)
 {
     char line[512];
@@ -102,8 +102,9 @@ static void remove_counters(void)
 /* ---- calls, and forks ---- */
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* the fork is over; or a thread is in libmongoc's code no more */
-static unsigned inside;        /* calls under way, of all threads */
+static pthread_cond_t changed; /* signalled when a fork is over, and when a thread leaves
+                                  libmongoc's code */
+static unsigned inside;        /* the calls under way, in all threads */
 static unsigned waiting;       /* of these, for the network */
 static int forks, ends;
 
@@ -159,8 +160,8 @@ void hf__mg_go_on(void)
     errno = sys;
 }
 
-/* Where libmongoc has connections of its own (tls_by_libmongoc) it may wait for them: not for ever
-   then. The mutex is kept until fork returns. */
+/* Where libmongoc has connections of its own (tls_by_libmongoc), it may wait for them, so this
+   waits for a limited time. The mutex is kept until fork returns. */
 static void before_fork(void)
 {
     int64_t until_us = hf__local_us() + FORK_MS * INT64_C(1000);
@@ -179,7 +180,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&mu);
 }
 
-/* A child of fork has none of its parent's threads, nor their calls. */
+/* The child of a fork has none of its parent's threads, and none of their calls. */
 static void in_child(void)
 {
     forks = 0;
@@ -197,7 +198,7 @@ static __attribute__((destructor)) void before_cleanup(void)
     int64_t until_us = hf__local_us() + END_MS * INT64_C(1000);
     pthread_mutex_lock(&mu);
     ends = 1;
-    unsigned others = inside - (depth != 0); /* exit may be called by a callback */
+    unsigned others = inside - (depth != 0); /* a callback may call exit */
     pthread_mutex_unlock(&mu);
     if (others) hf__mg_streams_stop();
     while (others && hf__local_us() < until_us) {

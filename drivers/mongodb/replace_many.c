@@ -36,10 +36,10 @@ struct part {
     hf_store *st;
     struct hf__mg_link *link;
     int64_t until_us;
-    size_t n, stored; /* stored: as many as the reply says */
+    size_t n, stored; /* how many replaces the reply says were stored */
     hf_replace *item[AT_ONCE];
-    uint8_t failed[AT_ONCE]; /* its own statement failed: it has its result */
-    uint8_t found[AT_ONCE];  /* the row that is there is the one that was to be stored */
+    uint8_t failed[AT_ONCE]; /* its own statement failed, so it has its result already */
+    uint8_t found[AT_ONCE];  /* the row that was read is the one that was to be stored */
 };
 
 static int fail(hf_replace *item, int code, const char *why)
@@ -67,7 +67,7 @@ static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_e
 
 /* ---- the write ---- */
 
-/* Appends one statement. Returns 0 if that isn't possible; then the replace has its result. */
+/* Appends one statement. Returns 0 if that isn't possible: then the replace has its result. */
 static int put(hf_replace *item, bson_t *updates, size_t number)
 {
     const char *why = "out of memory", *at;
@@ -140,7 +140,7 @@ static int write_all(struct part *p, bson_t *command)
                 BCON_INT64(left_ms > 0 ? left_ms : 1), "}");
     int rc = ask(p, command, HF_UNKNOWN, &reply, &err);
     if (rc) {
-        /* The text is of the first one, and names it. */
+        /* The error's text names the first replace. */
         const char *why = strstr(err.text, "': ");
         fail_all(p, rc, why ? why + 3 : err.text);
         return rc;
@@ -276,7 +276,8 @@ int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     int rc = 0;
     struct part p = {.st = st, .link = hf__links_get_batch(&st->links, n, until_us, &rc, &err)};
     struct hf__mg_link *link = p.link;
-    p.until_us = hf__local_us() + patience_us; /* a new connection has taken its time */
+    /* connecting anew took a part of the time: the deadline is later by that */
+    p.until_us = hf__local_us() + patience_us;
     for (size_t at = 0; at < n;) {
         if (link && link->client && hf__local_us() < p.until_us) {
             at += replace(&p, &item[at], n - at);

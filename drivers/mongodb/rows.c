@@ -50,7 +50,7 @@ static void put_fields(bson_t *set, const struct hf__fields *f)
 {
     for (int i = 0; i < HF_FIELDS; i++) {
         const char *name = hf__field[i].name;
-        if (i == HF_FIELD_FORMAT) /* small by nature: it needn't look like Long('2') in the shell */
+        if (i == HF_FIELD_FORMAT) /* small numbers: in the shell they needn't look like Long('2') */
             bson_append_int32(set, name, -1, (int32_t)f->n[i]);
         else if (hf__field[i].kind == HF_NUMBER)
             bson_append_int64(set, name, -1, f->n[i]);
@@ -184,7 +184,7 @@ int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *ro
     if (!rc && (f.got & OURS) != OURS) {
         why = "a document that isn't of Holdfast";
         rc = HF_CORRUPT;
-        f.got = 0; /* so its format isn't one of ours either */
+        f.got = 0; /* the document's format isn't one of ours either */
     }
     if (!rc) rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
     if (rc) hf__fields_refused(by, &f, rc, why, err);

@@ -74,7 +74,7 @@ static void unlist(struct stream *s)
 
 /* ---- waiting ---- */
 
-/* The local time at which a call of this time limit ends; INT64_MAX: none. */
+/* Returns the local time at which a call with this time limit ends; INT64_MAX: it has no limit. */
 static int64_t end_of(const struct hf__mg_link *link, int32_t timeout_ms)
 {
     int64_t until_us = timeout_ms < 0 ? INT64_MAX : hf__local_us() + timeout_ms * INT64_C(1000);
@@ -103,7 +103,7 @@ static int poll_until(struct pollfd *fds, nfds_t n, int64_t until_us)
     return rc;
 }
 
-/* Returns 1 if the stream may be ready; 0: errno says why not. */
+/* Waits until the stream may be ready. Returns 1; 0: errno says why not. */
 static int wait_for(const struct stream *s, short events, int32_t timeout_ms, int64_t until_us)
 {
     struct pollfd p = {s->fd, events, 0};
@@ -159,7 +159,7 @@ static ssize_t st_writev(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, int
     return all_of;
 }
 
-/* Reads at least min_bytes; with 0, what is there. */
+/* Reads at least min_bytes; with min_bytes 0, only what has come already. */
 static ssize_t st_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size_t min_bytes,
                         int32_t timeout_ms)
 {
@@ -185,7 +185,7 @@ static ssize_t st_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size
     return got;
 }
 
-/* As poll, for streams of this file. A stream whose time is up has failed. */
+/* Does what poll does, for streams of this file. A stream whose time is up has failed. */
 static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_ms)
 {
     struct pollfd *fds = calloc(n ? n : 1, sizeof *fds);
@@ -196,7 +196,7 @@ static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_m
         struct stream *s = (struct stream *)polled[i].stream;
         int64_t end_us = end_of(s->link, timeout_ms);
         if (end_us < until_us) until_us = end_us;
-        if (s->fd < 0) until_us = 0; /* poll leaves it out: it is broken, now */
+        if (s->fd < 0) until_us = 0; /* poll ignores it from now on, because it is broken */
         fds[i] = (struct pollfd){s->fd, (short)polled[i].events, 0};
     }
     ready = poll_until(fds, n, until_us);

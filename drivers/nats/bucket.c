@@ -63,7 +63,8 @@ int hf__nats_code(int said)
     }
 }
 
-/* Sends one request. 0 and *ret; else an HF_ code, with why, and what the reply says. */
+/* Sends one request. Returns 0 and *ret; else an HF_ code, with the reason, and what the reply
+   says. */
 static int ask(struct hf__nats_link *link, const char *subject, const char *data, int64_t until_us,
                json_t **ret, int *ret_said, char why[HF_NATS_WHY])
 {
@@ -137,7 +138,7 @@ int hf__nats_make(hf_store *st, struct hf__nats_link *link, int64_t until_us, ch
 
 /* ---- opening ---- */
 
-/* Returns why it is no store; NULL: nothing keeps it from that. */
+/* Returns why the bucket can't be a store; NULL: it can. */
 static const char *unfit(const hf_store *st, const json_t *info)
 {
     char subject[HF_NATS_NAME + 8];

@@ -61,7 +61,7 @@ void hf__nats_disconnect(struct hf__nats_link *link)
     if (link->nc && hf__nats_fd(link) >= 0) {
         shutdown(link->socket->fd, SHUT_RDWR);
         while (recv(link->socket->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
-        /* OpenSSL may have read more than it has shown: a record, at most. */
+        /* OpenSSL may have read more than it has passed on: one record at most. */
         for (int i = 0; i < 3 && link->socket->fd >= 0; i++)
             natsConnection_ProcessReadEvent(link->nc);
     }
@@ -92,7 +92,7 @@ static int begin(hf_error *err)
     pthread_mutex_unlock(&one_at_a_time);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (s == NATS_OK) return 0;
-    /* It reaches for no server yet: it allocates, and starts threads. */
+    /* This call reaches no server yet: it allocates, and starts threads. */
     return hf_fail(err, HF_NOMEM, 0, "nats: begin: %s: out of memory, or of threads",
                    natsStatus_GetText(s));
 }

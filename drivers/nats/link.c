@@ -44,12 +44,12 @@ int hf__nats_serve(struct hf__nats_link *link, short revents)
 
 int hf__nats_ended(struct hf__nats_link *link)
 {
-    /* The server asks now and then whether the client is there; it is answered here. */
+    /* The server sends a ping now and then; this answers it. */
     struct pollfd p = {hf__nats_fd(link), hf__nats_events(link), 0};
     return hf__nats_fd(link) < 0 || (poll(&p, 1, 0) > 0 && !hf__nats_serve(link, p.revents));
 }
 
-/* Adds the request to what the connection will write, or says that it is unsent. */
+/* Adds the request to what the connection will write, or marks it as unsent. */
 static natsStatus send_request(struct hf__nats_link *link, struct hf__nats_request *r)
 {
     char reply[sizeof link->prefix + 24];

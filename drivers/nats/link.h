@@ -13,13 +13,13 @@
 
 enum { HF_NATS_PATH = 512, HF_NATS_WHY = 300, HF_NATS_INBOX = 64, HF_NATS_NAME = 64 };
 
-/* How to connect, as the URL says it. */
+/* How to connect, as the URL says. */
 struct hf__nats_how {
     struct hf__hosts at;
     char user[128], password[256]; /* a password without a user is a token */
     struct hf__secret secret;      /* a password that stands in a file */
     char creds[HF_NATS_PATH];      /* a user's JWT and seed */
-    char inbox[HF_NATS_INBOX];     /* what the subjects of replies begin with */
+    char inbox[HF_NATS_INBOX];     /* the beginning of the subjects for replies */
     int tls, verify;
     char tls_ca[HF_NATS_PATH], tls_cert[HF_NATS_PATH], tls_key[HF_NATS_PATH];
     int64_t io_timeout_ms;
@@ -27,15 +27,15 @@ struct hf__nats_how {
 };
 
 struct hf__nats_socket {
-    int fd, writes; /* -1: it is closed; the library wants to write */
+    int fd, writes; /* -1: the socket is closed; 1: the library wants to write */
 };
 
 struct hf__nats_link {
     natsConnection *nc;      /* NULL: not connected */
     natsSubscription *inbox; /* where replies come */
     char prefix[HF_NATS_INBOX + 40];
-    uint64_t sent; /* requests so far: each has a subject of its own for its reply */
-    struct hf__nats_socket *socket; /* the connection's; NULL: there is none */
+    uint64_t sent; /* the number of requests so far: each has its own subject for the reply */
+    struct hf__nats_socket *socket; /* the connection's subscription; NULL: none */
     int tls;
 };
 
@@ -52,10 +52,12 @@ struct hf__nats_request {
         const char *name, *value; /* value NULL: there is none */
     } header[3];
     natsMsg *reply; /* NULL: none has come */
-    int unsent;     /* HF_FULL: longer than the server permits; HF_NOMEM; nothing of it was sent */
+    int unsent;     /* 0, or why it wasn't sent: HF_FULL: longer than the server permits;
+                       HF_NOMEM */
 };
 
-/* options.c. Fills *how, the bucket's name and how many replicas are wanted (0: not said). */
+/* options.c. Fills *how, the bucket's name and how many replicas are wanted (0: the URL doesn't
+   say). */
 int hf__nats_options(const hf_url *url, struct hf__nats_how *how, char bucket[HF_NATS_NAME],
                      int *ret_replicas, hf_error *err);
 
@@ -64,8 +66,8 @@ int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link,
                      hf_error *err);
 void hf__nats_disconnect(struct hf__nats_link *link);
 
-/* login.c. One server, by the URL of its address; `host` is its name. Fills nc and socket of the
-   link. Returns 0, or the code, with the reason in `why`. */
+/* login.c. Connects to one server, by the URL of its address; `host` is its name. Fills nc and
+   socket of the link. Returns 0, or the code, with the reason in `why`. */
 int hf__nats_log_in(const struct hf__nats_how *how, const char *host, const char *url,
                     const char *password, int64_t until_us, struct hf__nats_link *link,
                     char why[HF_KIT_WHY]);
@@ -81,7 +83,7 @@ int hf__nats_handshake_was_late(void);
 /* Returns 1 if the handshake ended without a refusal: the connection was cut, or the server doesn't
    speak TLS. */
 int hf__nats_handshake_was_cut(void);
-/* Holds back a SIGPIPE of this thread's, between the two, if that is a connection by TLS. */
+/* Between these two calls a SIGPIPE of this thread is held back, if the connection uses TLS. */
 struct hf__nats_quiet {
     sigset_t mask;
     int on, pending;
@@ -89,20 +91,20 @@ struct hf__nats_quiet {
 void hf__nats_quiet(int tls, struct hf__nats_quiet *q);
 void hf__nats_loud(const struct hf__nats_quiet *q);
 
-/* link.c. Subscribes the connection to these subjects; all that comes is kept. */
+/* link.c. Subscribes the connection to these subjects. All messages that come are kept. */
 natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
                               natsSubscription **ret);
-/* Reads and writes what is there for the connection. Returns 0 if it is closed. */
+/* Reads and writes what is ready. Returns 0 if the connection is closed. */
 int hf__nats_serve(struct hf__nats_link *link, short revents);
 /* Returns 1 if the connection has ended since the last request. Sends nothing. */
 int hf__nats_ended(struct hf__nats_link *link);
 /* Returns the events that poll has to wait for. */
 short hf__nats_events(const struct hf__nats_link *link);
 /*
- * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0
- * (all have come, but of the requests that are `unsent`), or why not all have come, in `why`:
- * HF_UNAVAILABLE, HF_DENIED, HF_NOMEM. What was sent may have been carried out; the connection is
- * gone then. Replies are freed by hf__nats_done.
+ * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0 if
+ * all replies have come, except to requests that are `unsent`. Otherwise returns HF_UNAVAILABLE,
+ * HF_DENIED or HF_NOMEM, and the reason in `why`: what was sent may have been carried out, and the
+ * connection is gone. hf__nats_done frees the replies.
  */
 int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t n, int64_t until_us,
                  char why[HF_NATS_WHY]);

@@ -21,7 +21,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { GRACE_US = 100000 }; /* for the library's own deadline, which says more */
+/* added to the deadline, so that the library's own deadline, whose error says more, comes first */
+enum { GRACE_US = 100000 };
 enum { WAITED_FOR, ENDED, LEFT };
 
 struct login {
@@ -110,7 +111,7 @@ static natsStatus set_options(const struct login *g, natsOptions *o)
         s = natsOptions_SetEventLoop(o, g->socket, attach, wants_read, wants_write, detach);
     if (s == NATS_OK) s = natsOptions_SetTimeout(o, left_ms > 1 ? left_ms : 1);
     if (s == NATS_OK) s = natsOptions_SetAllowReconnect(o, false);
-    /* Otherwise the library would try servers that the URL doesn't name, each for the whole
+    /* Without this the library would try servers that the URL doesn't name, each for the whole
        time. */
     if (s == NATS_OK) s = natsOptions_SetIgnoreDiscoveredServers(o, true);
     if (s == NATS_OK) s = natsOptions_SetSendAsap(o, true);
@@ -121,8 +122,8 @@ static natsStatus set_options(const struct login *g, natsOptions *o)
     return s == NATS_OK ? set_login(g, o) : s;
 }
 
-/* Writes to g->why why the login failed, and returns the code of that. The library's text begins
-   with a place in its source, "(file:n): ", which is left out. */
+/* Writes to g->why why the login failed, and returns the code. The library's text begins with a
+   place in its source, "(file:n): ", which is left out. */
 static int explain(struct login *g, natsStatus s)
 {
     const char *text = nats_GetLastError(NULL), *place = text ? strstr(text, "): ") : NULL;
@@ -139,7 +140,7 @@ static int explain(struct login *g, natsStatus s)
         snprintf(g->why, sizeof g->why, "TLS: no answer in time");
         return HF_UNAVAILABLE;
     }
-    /* The server is going down, or speaks another protocol. */
+    /* The server is shutting down, or speaks another protocol. */
     if (s == NATS_SSL_ERROR && hf__nats_handshake_was_cut()) return HF_UNAVAILABLE;
     return code_of(&g->how, s);
 }

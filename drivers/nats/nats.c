@@ -33,7 +33,7 @@ struct scan {
     json_t *info;   /* the reply that lists subjects */
     void *next;     /* in its object of subjects */
     long long seen; /* subjects of pages before */
-    int end;        /* the last page was seen, or all that is wanted */
+    int end;        /* the last page was read, or the caller wants no more rows */
 };
 
 /* Reads the next page of subjects. */
@@ -108,7 +108,7 @@ static int show(struct scan *s, struct page *p, hf_error *err)
     for (size_t i = 0; !rc && i < p->n && !s->all.stop; i++) {
         rc = hf__nats_read_row(s->st, p->r[i].reply, "list", p->key[i].text, &s->all.row, &seq,
                                &said, err);
-        if (said == HF_NATS_NO_STREAM) rc = 0; /* it is gone, and its rows */
+        if (said == HF_NATS_NO_STREAM) rc = 0; /* the bucket is gone, and its rows with it */
         rc = hf__listing_show(&s->all, &p->key[i], rc);
     }
     hf__nats_done(p->r, p->n);

@@ -20,7 +20,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* For so long no connection is tried after one that failed. */
+/* After a connection has failed, none is tried for this time. */
 enum { RETRY_MS = 5000 };
 
 int hf__nats_notify_open(struct hf__nats_notify *n)
@@ -105,8 +105,8 @@ static int nats_next_event(hf_store *st, hf_key_event *ret)
     return hf__sub_next_event(&st->notify.sub, ret);
 }
 
-/* Connects and subscribes. What the leading server answers after that is told of, for the
-   subscription came to it before the request did. */
+/* Connects and subscribes. The subscription reaches the leading server before the request that
+   follows. So every write after the reply to that request is notified. */
 static int subscribe_all(hf_store *st, hf_error *err)
 {
     struct hf__nats_notify *n = &st->notify;
@@ -178,7 +178,7 @@ static void nats_interrupt(hf_store *st)
     static const uint64_t one = 1;
     __atomic_store_n(&st->notify.interrupted, 1, __ATOMIC_RELEASE);
     ssize_t n = write(st->notify.wakeup, &one, sizeof one);
-    (void)n; /* full means that it wakes already */
+    (void)n; /* a full eventfd wakes, too */
 }
 
 const hf_notify_ops hf__nats_notify = {.subscribe = nats_subscribe,

@@ -65,7 +65,7 @@ static int read_login(struct hf__nats_how *how, const hf_url *url, hf_error *err
     return 0;
 }
 
-/* Letters, digits, '-' and '_'; of an inbox dots, too. */
+/* Checks a name: letters, digits, '-' and '_'; in the name of an inbox dots, too. */
 static int is_name(const char *text, size_t cap, int dots)
 {
     size_t len = strlen(text);

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <time.h>
 
-/* How many are under way at once; how often a write is made again that was refused because another
-   one was under way, and how long it waits before, in milliseconds. */
+/* How many replaces are under way at once; how often a write that was refused because of another
+   one under way is made again, and how many milliseconds later. */
 enum { AT_ONCE = 64, ROUNDS = 6, PAUSE_MS = 4 };
-/* What a message has besides the row, in bytes, at least. */
+/* How many bytes a message has at least, besides the row. */
 enum { OVERHEAD = 300 };
 
 struct change {
@@ -28,7 +28,7 @@ struct change {
     int pending;  /* it has no result yet */
     uint64_t seq; /* of the key's last message */
     char expect[24];
-    char *text; /* the row, as it is published */
+    char *text; /* the text of the row, as it is published */
     char subject[HF_NATS_SUBJECT], query[HF_NATS_QUERY], addresses[HF_ADDRESSES_CAP];
 };
 
@@ -36,7 +36,7 @@ struct writing {
     hf_store *st;
     struct hf__nats_link *link;
     int64_t until_us, clock_us;
-    int64_t room; /* bytes that a bucket with a limit has left for new keys */
+    int64_t room; /* how many bytes for new keys are left in a bucket with a limit */
     struct change *change;
     struct hf__nats_request *r; /* n + 1 */
     size_t n;
@@ -99,7 +99,7 @@ static void compare(const struct writing *w, struct change *c, const natsMsg *re
         end(c, HF_NOMEM, "out of memory");
     else if (!rc && !c->seq && c->text && (int64_t)strlen(c->text) + OVERHEAD > w->room)
         end(c, HF_FULL, "the bucket is full (max_bytes)");
-    else if (rc || (!item->row && !item->seen)) /* no row was to be deleted */
+    else if (rc || (!item->row && !item->seen)) /* there was no row to delete */
         c->pending = 0, item->result = rc;
     hf_row_clear(&row);
 }
@@ -129,7 +129,8 @@ static void conclude(struct change *c, const struct hf__nats_request *r, int rc,
 
 /* ---- a round ---- */
 
-/* Reads the rows of all that are pending, and the clock. Returns whether there is a bucket. */
+/* Reads the rows of all replaces that are pending, and the clock. Returns 1 if there is a
+   bucket. */
 static int read_all(struct writing *w)
 {
     char why[HF_NATS_WHY] = "";
@@ -172,7 +173,7 @@ static void write_all(struct writing *w)
         if (w->change[i].pending) put_write(&w->change[i], &w->r[n++]);
     if (!n) return;
     int rc = hf__nats_ask(w->link, w->r, n, w->until_us, why);
-    if (n > 1) rc = 0; /* which of them was denied isn't said */
+    if (n > 1) rc = 0; /* the server doesn't say which of them was denied */
     n = 0;
     for (size_t i = 0; i < w->n; i++)
         if (w->change[i].pending) conclude(&w->change[i], &w->r[n++], rc, why);
@@ -248,7 +249,7 @@ int hf__nats_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t unti
     hf_error err = {0, 0, ""};
     int rc = 0;
     struct hf__nats_link *link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* A new connection has taken its time. */
+    /* Connecting anew took a part of the time: the deadline is later by that. */
     until_us = hf__local_us() + patience_us;
     for (size_t at = 0; at < n; at += AT_ONCE) {
         size_t some = n - at < AT_ONCE ? n - at : AT_ONCE;

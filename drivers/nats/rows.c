@@ -38,7 +38,7 @@ void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NA
     *r = (struct hf__nats_request){.subject = st->query, .data = query, .len = (size_t)len};
 }
 
-/* Returns 1 if the message says that the key was deleted. HF_NOMEM: not known. */
+/* Returns 1 if the message says that the key was deleted; HF_NOMEM: that isn't known. */
 static int is_deleted(const json_t *message)
 {
     const char *text = json_string_value(json_object_get(message, "hdrs"));
@@ -98,7 +98,7 @@ int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what
     return rc;
 }
 
-/* Answers for a bucket that doesn't exist and isn't made: no row, and the server's clock. */
+/* Answers for a bucket that doesn't exist and isn't to be made: no row, and the server's clock. */
 static int get_nothing(hf_store *st, struct hf__nats_link *link, const char *key, hf_row *row,
                        int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {
@@ -135,8 +135,8 @@ static int get_once(hf_store *st, struct hf__nats_link *link, const hf_rowkey *k
     return rc;
 }
 
-/* Reads the row. A bucket that is gone is made first, because its leader has the clock, as for
-   every other client. */
+/* Reads the row. If the bucket is gone it is made first, because its leader has the clock that all
+   clients use. */
 static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
                int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {

@@ -13,16 +13,16 @@
 /* The subject of the longest key, and a request for it. */
 enum { HF_NATS_SUBJECT = 3 * HF_KEY_CAP + HF_NATS_NAME + 8, HF_NATS_QUERY = HF_NATS_SUBJECT + 32 };
 
-/* The header of a write in which the waiters stand that it concerns: see addresses.h. */
+/* The header of a write that lists the waiters which the write concerns: see addresses.h. */
 #define HF_NATS_ADDRESSES "Holdfast-Concerns"
 
-/* notify.c. What a handle is told of. */
+/* notify.c. The connection by which a handle is notified. */
 struct hf__nats_notify {
     struct hf__sub sub;
     struct hf__nats_link link; /* of its own */
-    natsSubscription *all;     /* of all keys of the bucket; NULL: there is none */
+    natsSubscription *all;     /* the subscription to all keys of the bucket; NULL: none */
     uint64_t heard;            /* events so far */
-    int64_t retry_us;          /* when a connection may be tried again */
+    int64_t retry_us;          /* local: when a connection may be tried again */
     int wakeup;                /* an eventfd, for hf__nats_interrupt */
     int interrupted;
 };
@@ -32,29 +32,30 @@ struct hf_store {
     struct hf__links links;
     struct hf__nats_link link[HF_LINKS];
     char bucket[HF_NATS_NAME];
-    char empty[HF_NATS_NAME + 24]; /* the command that empties the store, for people */
-    char info[HF_NATS_NAME + 40];  /* the subject that tells of the bucket's stream */
+    char empty[HF_NATS_NAME + 24]; /* the command with which a person empties the store */
+    char info[HF_NATS_NAME + 40];  /* the subject that answers with the state of the bucket's
+                                      stream */
     char query[HF_NATS_NAME + 40]; /* the subject by which its messages are read */
     struct hf__nats_notify notify;
-    char republished[HF_NATS_SUBJECT]; /* what the subject of a notification begins with; "": the
+    char republished[HF_NATS_SUBJECT]; /* the beginning of the subjects of notifications; "": the
                                           bucket doesn't republish */
-    int replicas; /* of a bucket that is made; 0: three in a cluster, else one */
-    int existing; /* the bucket isn't made */
+    int replicas;                      /* for a new bucket; 0: three in a cluster, else one */
+    int existing;                      /* the bucket isn't made */
 };
 
 /* What a reply says: 0, one of these, or the server's number of the error (10,000 and more). */
 enum {
-    HF_NATS_NOBODY = 1,  /* nobody listens there: the request was not carried out */
+    HF_NATS_NOBODY = 1,  /* no server listens on the subject: the request was not carried out */
     HF_NATS_GARBLED = 2, /* not a reply to that */
     HF_NATS_NO_MEMORY = 3,
-    HF_NATS_BEHIND = 10071, /* the key's last message is another one than was expected */
+    HF_NATS_BEHIND = 10071, /* the key's last message isn't the one that was expected */
     HF_NATS_BEHIND_TOO = 10164,
     HF_NATS_NO_MESSAGE = 10037,
     HF_NATS_NO_STREAM = 10059
 };
 
-/* names.c. The subject of a key in the bucket; and the key of what stands behind `$KV.BUCKET.`: 0
-   if it isn't a key's. */
+/* names.c. The first one writes the subject of a key in the bucket. The second one reads the key
+   from what follows `$KV.BUCKET.`; it returns 0 if that is no key. */
 void hf__nats_subject(const hf_store *st, const char *key, size_t len, char to[HF_NATS_SUBJECT]);
 int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint32_t *ret_len);
 /* Decodes base64; the bytes are the caller's. NULL: no memory, or it isn't base64. */
@@ -63,24 +64,26 @@ char *hf__nats_bytes(const char *text, size_t *ret_len);
    one. */
 int64_t hf__nats_time(const char *text);
 
-/* bucket.c. Reads a reply in JSON. 0 and *ret, to be json_decref'ed; else why not. */
+/* bucket.c. Reads a reply in JSON. Returns 0 and *ret, to be json_decref'ed; else the code of what
+   is wrong. */
 int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY]);
 /* Returns the code for a request that was refused, so that nothing was done. */
 int hf__nats_code(int said);
 /* Returns the clock in the stream's info; 0 if it has none. */
 int64_t hf__nats_clock(const json_t *info);
-/* Asks for the server's clock, if there is no stream to ask. */
+/* Reads the server's clock, if there is no stream that could be asked. */
 int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t until_us,
                           int64_t *ret_clock_us, char why[HF_NATS_WHY]);
 /* Makes the bucket, if it isn't there. */
 int hf__nats_make(hf_store *st, struct hf__nats_link *link, int64_t until_us,
                   char why[HF_NATS_WHY]);
-/* Finds the bucket or makes it, and says what keeps it from being a store. `safe`: the URL. */
+/* Finds or makes the bucket. Returns 0, or the error if it can't be a store. `safe`: the URL for
+   messages. */
 int hf__nats_prepare(hf_store *st, const char *safe, hf_error *err);
 int hf__nats_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                      hf_error *err);
 
-/* rows.c. A connection that is free; returns 0, or the error. */
+/* rows.c. Takes a free connection. Returns 0, or the error. */
 int hf__nats_get_link(hf_store *st, struct hf__nats_link **ret, int64_t until_us, hf_error *err);
 void hf__nats_put_link(hf_store *st, struct hf__nats_link *link);
 /* Makes the request for the key's row; `query` keeps its text. */

@@ -18,9 +18,10 @@
 #include <time.h>
 
 static __thread SSL_CTX *made;  /* by this thread, most lately */
-static __thread int64_t end_us; /* local: when this thread's handshake ends; 0: there is none */
+static __thread int64_t end_us; /* local: when this thread's handshake must end; 0: there is no
+                                   handshake */
 static __thread int late, encrypted;
-static __thread int began, refused; /* the handshake of this thread; one of both ends refused it */
+static __thread int began, refused; /* this thread's handshake; 1: one of the two ends refused it */
 
 static void note(void *ctx, void *own, CRYPTO_EX_DATA *all, int i, long n, void *arg)
 {
@@ -40,7 +41,7 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
     return 0;
 }
 
-/* Returns 0 for a read or write that is too late; OpenSSL doesn't do it then. */
+/* Returns 0 if the deadline of a read or write has passed: then OpenSSL doesn't do it. */
 static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, long n, int ret,
                        size_t *done)
 {

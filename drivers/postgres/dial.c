@@ -24,8 +24,8 @@
 
 /* One entry of libpq's lists. */
 struct server {
-    char host[300]; /* as libpq is given it, "": none */
-    char seen[320]; /* the host or address that is dialed and told */
+    char host[300]; /* the host as it is passed to libpq; "": none */
+    char seen[320]; /* the host or address that is dialed and named in messages */
     char port[8];
 };
 
@@ -34,7 +34,7 @@ struct login {
     struct server server[HF_DIAL_TARGETS];
     struct hf__dial_target target[HF_DIAL_TARGETS];
     size_t n;
-    int asks; /* nothing says the passphrase of a key */
+    int asks; /* returns no passphrase, instead of asking for that of a key */
 };
 
 static int among(const char *name, const char *const *names)
@@ -43,7 +43,8 @@ static int among(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Parameters for libpq: those of `how`, but for the names in `without`, then `more`, in pairs. */
+/* Makes parameters for libpq: those of `how`, except the names in `without`, then `more`, in
+   pairs. */
 struct params {
     const char *name[HF_PG_PARAMS + 8], *value[HF_PG_PARAMS + 8];
 };
@@ -64,9 +65,9 @@ static void make_params(struct params *to, const struct hf__pg_how *how, const c
     to->name[n] = to->value[n] = NULL;
 }
 
-/* What libpq makes of the parameters, the environment and the service file: a connection that is
-   refused before it is tried, by an sslmode that doesn't exist. The password keeps it from reading
-   a password file. */
+/* Finds out what libpq makes of the parameters, the environment and the service file. It begins a
+   connection with an sslmode that doesn't exist, which libpq refuses before it connects. The
+   password keeps libpq from reading a password file. */
 static PQconninfoOption *effective(const struct hf__pg_how *how)
 {
     static const char *const without[] = {"sslmode", "password", NULL};
@@ -87,8 +88,8 @@ static const char *option(const PQconninfoOption *all, const char *name)
     return all->keyword && all->val ? all->val : "";
 }
 
-/* Entry i of a list that libpq divides at commas; the only one stands for all if `one_for_all`. 0:
-   there are fewer, or it is too long. */
+/* Copies entry i of a list that libpq divides at commas. If `one_for_all`, a single entry counts
+   for all i. Returns 0 if there are fewer entries, or if the entry is too long. */
 static int entry(const char *list, size_t i, int one_for_all, char *to, size_t cap)
 {
     if (one_for_all && !strchr(list, ',')) i = 0;
@@ -125,7 +126,7 @@ static const char *read_server(const PQconninfoOption *all, size_t i, struct ser
     if (!entry(option(all, "port"), i, 1, s->port, sizeof s->port)) return "a port is too long";
     if (!*s->port) snprintf(s->port, sizeof s->port, "5432");
     if (!port_number(s->port)) return "a port isn't a number up to 65535";
-    /* The path of a socket, an abstract one (@), or the one that libpq knows. */
+    /* Uses the path of a socket, an abstract one (@), or libpq's default socket. */
     int local = !*address && (*s->host == '@' || !*s->host);
     snprintf(s->seen, sizeof s->seen, "%s%s", local ? "/" : "",
              *address   ? address
@@ -179,7 +180,7 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
     make_params(&p, how, without, more);
     unsigned held = hf__low_hold();
     int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
-    /* Or it was short of memory. */
+    /* Or libpq had no memory. */
     if (bad) bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
     PGconn *pg = bad || !among(wanted, attrs) ? PQconnectStartParams(p.name, p.value, 0) : NULL;
     hf__low_free(held);
@@ -232,7 +233,7 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     PGconn *pg = a->own;
     int tls = hf__pg_tls_goes_on(pg);
-    unsigned held = hf__low_hold(); /* it may open files, or another socket */
+    unsigned held = hf__low_hold(); /* libpq may open files, or another socket */
     PostgresPollingStatusType next = PQconnectPoll(pg);
     hf__low_free(held);
     if (next == PGRES_POLLING_FAILED) return refused(arg, a, tls);
@@ -251,7 +252,7 @@ static void stop(void *arg, struct hf__attempt *a)
 
 /* ---- the login ---- */
 
-/* A statement of the login, without values; the reason is bare. */
+/* Sends a statement of the login, without values. The reason in `why` has no beginning. */
 static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql,
                PGresult **ret, char why[HF_KIT_WHY])
 {
@@ -266,7 +267,7 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
     return rc;
 }
 
-/* Where the table is: its schema, "" if there is none, and the database. */
+/* Reads where the table is: its schema, "" if there is none, and the database. */
 #define WHERE                                                                                      \
     "current_database(), coalesce((SELECT n.nspname FROM pg_catalog.pg_class AS c "                \
     "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)), " \
@@ -311,7 +312,7 @@ static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, char 
     if (rc) return rc;
     int standby = *PQgetvalue(r, 0, 0) == 't', read_only = !strcmp(PQgetvalue(r, 0, 1), "on");
     long version = strtol(PQgetvalue(r, 0, 3), NULL, 10);
-    /* A pooler gives its clients numbers of its own. */
+    /* A pooler gives its clients process numbers of its own. */
     link->pooled = strtol(PQgetvalue(r, 0, 2), NULL, 10) != PQbackendPID(link->pg);
     read_where(link, r, 4);
     PQclear(r);
@@ -325,8 +326,9 @@ static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, char 
     return why[0] ? HF_UNSUPPORTED : 0;
 }
 
-/* Settings of the session; a pooler would pass them on to other clients. The server keeps a plan: a
-   plan that was made while the table was short mustn't read all of it when it has become long. */
+/* Sets options of the session, but not behind a pooler, which would keep them for other clients.
+   The server keeps plans: a plan that was made while the table was short must not scan the whole
+   table when it is long. */
 static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY])
 {
     char sql[700];
@@ -395,7 +397,8 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64
     if (hf__dial_begin(l.target, l.n, &ops, &l, &d))
         return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
     rc = dial(&l, d, link, until_us);
-    /* This server was fit when the store was opened; another server may have its address now. */
+    /* This server could be used when the store was opened; another server may have its
+       address now. */
     if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
     hf__dial_end(d);

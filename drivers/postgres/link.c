@@ -15,7 +15,7 @@
 
 /* ---- how to connect ---- */
 
-/* Options of libpq that are passed on. */
+/* The options of libpq that are passed on. */
 static const char *const passed_on[] = {"user",
                                         "host",
                                         "hostaddr",
@@ -141,18 +141,18 @@ static int starts(const char *state, const char *with)
     return !strncmp(state, with, strlen(with));
 }
 
-/* Beside those in code_of: classes and codes of a statement that was refused or rolled back. A
-   server that is asked itself undoes each statement that fails. What stands between it and the
-   client (pgcat: 58000) answers by other codes, also if it lost the server's reply to a write. */
+/* More codes (see code_of) of statements that were refused or rolled back. A server that is asked
+   directly undoes each statement that fails. A program between server and client (pgcat: 58000)
+   answers with other codes, also if it lost the server's reply to a write. */
 static const char *const undone[] = {
     "0A",    /* not supported */
     "21",    /* a wrong number of rows */
-    "25",    /* not in this transaction: read-only, failed, idle for too long */
-    "26",    /* a prepared statement that it doesn't know */
+    "25",    /* the transaction doesn't allow it: read-only, failed, idle for too long */
+    "26",    /* the server doesn't know the prepared statement */
     "53",    /* too many connections, no memory */
     "54",    /* a limit of the program's */
-    "55",    /* not in this state; a lock wasn't granted in time */
-    "57014", /* canceled, by statement_timeout for one */
+    "55",    /* an object isn't in the right state; a lock wasn't granted in time */
+    "57014", /* canceled, for example by statement_timeout */
     "P0",    /* raised by a trigger */
 };
 
@@ -379,7 +379,7 @@ int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const c
             err, HF_INVALID, 0,
             "postgres: enter '%s': the fence is named by the key alone: leave `where` out", key);
     snprintf(text, sizeof text, "%llu", (unsigned long long)token);
-    /* The NULL says that this statement enters only, and reads nothing else. */
+    /* The NULL tells the function that this statement only enters, and reads nothing else. */
     int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2, values,
                         HF_UNKNOWN, &r, state, "enter", key, err);
     if (!rc) PQclear(r);

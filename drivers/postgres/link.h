@@ -24,16 +24,18 @@ struct hf__pg_how {
 struct hf__pg_link {
     PGconn *pg; /* NULL: not connected */
     int pooled;
-    int64_t until_us; /* local: of the login, which has one deadline; 0: each request has its own */
-    char database[64], schema[64]; /* where the table was when it connected; "": nowhere */
-    /* Bits of the frequent statements: those that were asked on this connection, and those that are
-       prepared on it. */
+    int64_t until_us; /* local: the deadline of the login; 0: each request has its own */
+    char database[64], schema[64]; /* the table's schema when it connected; "": there was no
+                                      table */
+    /* A bit for each frequent statement: those that were sent on this connection, and those that
+       are prepared on it. */
     unsigned asked, prepared;
-    int forgets; /* it doesn't know what was prepared there: a pooler that looks like none */
+    int forgets; /* 1: it has forgotten a prepared statement, so it is a pooler that doesn't look
+                    like one */
 };
 
-/* A statement that is asked often: the server parses and plans it once for each connection. Its
-   name is one for its text. */
+/* A frequent statement, which the server parses and plans once for each connection. Its name is
+   derived from its text. */
 struct hf__pg_often {
     char *sql;
     char name[32];
@@ -42,7 +44,8 @@ struct hf__pg_often {
 /* Makes a frequent statement, which owns `sql`. Returns 0 if `sql` is NULL. */
 int hf__pg_often(struct hf__pg_often *ret, int number, char *sql);
 
-/* Fills from the URL; INVALID says why. `known` are the driver's own options. */
+/* Fills in what the URL says. Returns 0; HF_INVALID: err says why. `known` are the driver's own
+   options. */
 int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *ret, hf_error *err);
 void hf__pg_how_free(struct hf__pg_how *how);
 
@@ -52,15 +55,15 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err);
    later and isn't read-only. */
 int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64_t until_us,
                    hf_error *err);
-/* Asks again where the table is: link->schema. */
+/* Finds out again where the table is: link->schema. */
 int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
 
-/* refusal.c. Has the server answered the wish for TLS, so that libpq decides? To be asked before it
+/* refusal.c. Finds out whether the server has answered libpq's request for TLS; called before libpq
    goes on. Returns: 0: no; HF_PG_ANSWERED: by yes or no; HF_PG_SHAKES: inside the handshake. */
 enum { HF_PG_ANSWERED = 1, HF_PG_SHAKES = 2 };
 int hf__pg_tls_goes_on(PGconn *pg);
-/* Why a login failed: returns its code, and the first line of libpq's text. `tls`: see above.
-   `told`: the text begins with an address that is told beside it. */
+/* Returns the code of a failed login, and the first line of libpq's text. `tls`: as returned above.
+   `told`: the text begins with an address that the message names already. */
 int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
                    char why[HF_KIT_WHY]);
 
@@ -70,16 +73,16 @@ void hf__pg_disconnect(struct hf__pg_link *link);
 int hf__pg_broken(struct hf__pg_link *link);
 
 /*
- * One statement there and back. 0 and *ret (to be cleared); else the code of what went wrong, with
- * the reason. `ambiguous` is the code for a reply that didn't come. *ret_state is the SQLSTATE, ""
- * if there is none.
+ * Sends one statement and waits for its answer. Returns 0 and *ret (to be cleared); else the code
+ * of the failure, with the reason. `ambiguous` is the code if no reply came. *ret_state is the
+ * SQLSTATE; "": there is none.
  */
 int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
                const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
                const char *what, const char *key, hf_error *err);
 
-/* As hf__pg_ask. From its second use on a connection the statement is prepared, unless a pooler is
-   between. */
+/* Does what hf__pg_ask does. From its second use on a connection the statement is prepared, unless
+   the connection leads to a pooler. */
 int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
                      const struct hf__pg_often *often, int n, const char *const *values,
                      int ambiguous, PGresult **ret, char ret_state[6], const char *what,

@@ -31,8 +31,8 @@ enum says { NOTHING, THE_ROW, ANOTHER };
 struct subscription {
     struct hf__sub_key key;
     struct subscription *unread_next;
-    uint8_t unread; /* it is in the list of those, and pinned */
-    uint8_t shown;  /* THE_ROW was, since it was read */
+    uint8_t unread; /* the key is in the list of keys to read, and pinned */
+    uint8_t shown;  /* a notification was THE_ROW after the row was last read */
     enum says says;
     hf_row *row;         /* THE_ROW */
     uint8_t another[16]; /* ANOTHER */
@@ -51,7 +51,8 @@ void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP
              (long long)row->party[0].expires_us);
 }
 
-/* Under the mutex, as are the next ones. What has to be read still has. */
+/* Forgets what was notified; rows that are still to be read stay in the list. Under the mutex, as
+   the next ones. */
 static void forget(struct hf__sub_key *key)
 {
     struct subscription *k = (struct subscription *)key;
@@ -112,8 +113,8 @@ static void take_in(struct hf__pg_listener *listener, struct subscription *k, co
     int known = k->key.named && read_holder(holder, id, &expires_us);
     int wanted = hf__sub_is_wanted(&k->key);
     if (known && memcmp(id, k->key.who, 16) != 0) {
-        /* What has to be read is read all the same; and what was read isn't put aside for this
-           before anybody has seen it, for it may say that he was handed the key. */
+        /* A row that is to be read is read all the same. A row that was read isn't dropped for this
+           notification until its wait has seen it, because it may grant the key to that wait. */
         if (k->unread) return;
         if (wanted && k->says == THE_ROW && !k->shown) {
             must_read(listener, k);
@@ -130,7 +131,7 @@ static void take_in(struct hf__pg_listener *listener, struct subscription *k, co
     }
 }
 
-/* Takes in the notifications that were read. 0: the connection broke. */
+/* Takes in the notifications that were read. Returns 0 if the connection broke. */
 static int take_in_all(struct hf__pg_listener *listener)
 {
     PGnotify *note;
@@ -185,7 +186,8 @@ int hf__pg_payload(struct hf__pg_listener *listener, const hf_rowkey *key, hf_ro
     int is = k && k->says == THE_ROW && !hf_row_copy(row, k->row);
     if (is) k->shown = 1;
     if (k && k->says == ANOTHER) {
-        memset(&row->party[0], 0, sizeof row->party[0]); /* no token: no grant to go by */
+        /* without a token there is no grant that could be used */
+        memset(&row->party[0], 0, sizeof row->party[0]);
         memcpy(row->party[0].id, k->another, 16);
         row->party[0].expires_us = k->expires_us;
         row->n_holders = 1;
@@ -239,7 +241,8 @@ static void disconnect(struct hf__pg_listener *listener)
     hf__pg_disconnect(&listener->link);
     pthread_mutex_lock(&listener->mu);
     while (next_unread(listener)) continue;
-    hf__sub_each(&listener->sub, forget_one, NULL); /* others may be lost from here on */
+    /* from here on other notifications may be lost */
+    hf__sub_each(&listener->sub, forget_one, NULL);
     hf__sub_disconnected(&listener->sub);
     pthread_mutex_unlock(&listener->mu);
     listener->listens_all = 0;
@@ -332,8 +335,8 @@ int hf__pg_subscribe(struct hf__pg_listener *listener, const hf_rowkey *key)
     pthread_mutex_lock(&listener->mu);
     struct subscription *k = (struct subscription *)hf__sub_want(
         &listener->sub, key, in_line ? address : NULL, HF_ADDRESS, &same);
-    /* "Another has the key" was said to the subscriber before. This waiter may be the holder that
-       it named; or it may be old, since nothing is said while the queue is empty. */
+    /* "Another party has the key" was notified to the subscriber before. This waiter may be that
+       party; or the notification may be old, since nothing is notified while the queue is empty. */
     if (k && !same && k->says == ANOTHER) k->says = NOTHING;
     pthread_mutex_unlock(&listener->mu);
     return k ? 0 : HF_NOMEM;
@@ -373,7 +376,7 @@ int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_listener *listener,
     return 0;
 }
 
-/* Sleeps until something comes, or not at all if there are rows to be read. Returns OVER if it was
+/* Sleeps until something comes; doesn't sleep if there are rows to read. Returns OVER if it was
    interrupted, or the time is up. */
 static int sleep_until(struct hf__pg_listener *listener, int64_t until_us, hf_error *err)
 {
@@ -400,7 +403,7 @@ int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, 
 {
     int rc = 0, asked = 0;
     while (!rc && listener->events == since->n[0]) {
-        /* In each round, so that notifications which need a read don't delay the others. */
+        /* Done in each round, so that notifications which need a read don't delay the others. */
         rc = sleep_until(listener, until_us, err);
         if (rc || !listener->unread || listener->events != since->n[0]) continue;
         asked++;

@@ -9,32 +9,32 @@
 #include "link.h"
 
 enum { HF_PG_WORD_CAP = 96 };
-/* What the channel of an address begins with: no table's does. */
+/* The beginning of the channels of addresses. No table's channel begins like this. */
 #define HF_PG_AT "holdfast "
 
-/* Reads a row by the connection that listens. 0, or an error code. */
+/* Reads a row by the connection that listens. Returns 0, or an error code. */
 typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
 
-/* The one connection with subscriptions, for all waits of a handle. Only the thread that sleeps
-   there uses it, but for the notifications, which have a mutex. */
+/* The one connection with subscriptions, for all waits of a handle. Only the thread that sleeps in
+   next_event uses it. The notifications have a mutex, because other threads read them. */
 struct hf__pg_listener {
     struct hf__pg_link link;
-    char channel[64]; /* of all keys, for waits that aren't queued */
+    char channel[64]; /* the channel of all keys, for waits that aren't queued */
     int listens_all;  /* listens there */
     int64_t retry_at_us;
     uint64_t events;
     hf__pg_read *read;
     hf_store *st;
     pthread_mutex_t mu;
-    struct hf__sub sub; /* keys in line have a channel, that of an address */
+    struct hf__sub sub; /* 1: keys of queued waits have a channel, that of an address */
     struct subscription *unread,
-        **unread_end; /* the keys whose rows are to be read, in that order */
+        **unread_end; /* the keys whose rows are to be read, in the order of their notifications */
     int wake_fd;
 };
 
 /* Opens the listener, which is to be closed in every case. Returns 0 or errno. */
 int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_read *read);
-/* The channel of that table: as long as a name may be there. */
+/* Writes the name of the table's channel, of any length that a name may have. */
 void hf__pg_notify_channel(struct hf__pg_listener *listener, const char *schema, const char *table);
 void hf__pg_notify_close(struct hf__pg_listener *listener);
 

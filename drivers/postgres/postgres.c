@@ -70,7 +70,7 @@ static const char *instead(const hf_store *st, const struct hf__pg_often *often)
                                     : st->sql.create;
 }
 
-/* Asks again after a statement failed because the table doesn't exist; nothing was done by it. */
+/* Asks again after a statement failed, having done nothing, because the table doesn't exist. */
 static int ask_without_table(hf_store *st, struct hf__pg_link *link,
                              const struct hf__pg_often *often, int n, const char *const *values,
                              int ambiguous, PGresult **ret, const char *what, const char *key,
@@ -244,7 +244,7 @@ static int pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
                     const char *where, hf_error *err)
 {
     struct hf__pg_link *link;
-    (void)alone; /* the guard knows of all holders */
+    (void)alone; /* the guard reads all holders, so any of them may enter */
     int rc = get_link(st, &link, err);
     if (!rc) rc = hf__pg_enter(&st->how, link, key->text, token, where, err);
     hf__pg_put_link(st, link);
@@ -427,7 +427,7 @@ static int find_schema(hf_store *st, hf_error *err)
     return rc;
 }
 
-/* Finds the table, or makes it where that is permitted, and looks whether it can be read. */
+/* Finds the table, or makes it if that is permitted, and checks that it can be read. */
 static int prepare(hf_store *st, hf_error *err)
 {
     const hf_rowkey any = {.text = "holdfast", .len = 8};
@@ -443,7 +443,7 @@ static int prepare(hf_store *st, hf_error *err)
     hf_row_init(&row);
     rc = pg_get(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
-    /* Whatever may be wrong with that row is its user's to hear. */
+    /* If that row is damaged, the client that uses it reports the damage. */
     return rc == HF_CORRUPT && !st->old ? 0 : rc;
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { TLS_ALERT = 21 }; /* the first byte of a record: RFC 8446, 5.1 */
+enum { TLS_ALERT = 21 }; /* the first byte of an alert's record: RFC 8446, 5.1 */
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
@@ -33,9 +33,9 @@ static void take_state(char *message, char state[6])
     }
 }
 
-/* Returns the code for an SQLSTATE of a refused login. The states listed here don't pass by
-   waiting. All others are temporary: starting up or shutting down (57P), too many connections (53),
-   a database that takes none at the moment (55), and other trouble of a server or a pooler. */
+/* Returns the code for an SQLSTATE of a refused login. Waiting doesn't mend the states listed here.
+   All others are temporary: starting up or shutting down (57P), too many connections (53), a
+   database that takes none at the moment (55), and other trouble of a server or a pooler. */
 static int code_of(const char *state)
 {
     if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
@@ -78,7 +78,7 @@ static const char *reason(char *message, int told)
     return message;
 }
 
-/* Is there a password in the URL (not in a file)? */
+/* Returns 1 if the password stands in the URL, not in a file. */
 static int has_password(const struct hf__pg_how *how)
 {
     for (int i = 0; i < how->n; i++)
@@ -97,7 +97,7 @@ int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
     if (!strcmp(state, "28P01") && how->opened && !has_password(how)) return HF_UNAVAILABLE;
     if (*state) return code_of(state);
     /* TLS worked before, so the failure is temporary: certificates are being renewed, or the server
-       goes down. */
+       is shutting down. */
     if (answered_and_ended(pg, tls)) tls = 0;
     if ((tls && !how->opened) || PQconnectionNeedsPassword(pg)) return HF_DENIED;
     return HF_UNAVAILABLE;

@@ -33,7 +33,7 @@ void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
     __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
 }
 
-/* What a replace says to the server. */
+/* The parts of a replace, as they are sent to the server. */
 struct replace {
     const hf_rowkey *key;
     uint64_t seen;

@@ -24,9 +24,9 @@ struct many {
     hf_store *st;
     struct hf__pg_link *link;
     int64_t until_us;
-    hf_replace *item[AT_ONCE]; /* those that have no answer yet */
+    hf_replace *item[AT_ONCE]; /* the replaces that have no answer yet */
     uint8_t quiet[AT_ONCE];    /* asked in the short way */
-    uint8_t prepared[AT_ONCE]; /* how many statements were prepared in front of it */
+    uint8_t prepared[AT_ONCE]; /* how many statements were prepared just before this one */
     size_t n;
     char why[200];
 };
@@ -117,7 +117,7 @@ static int send_one(struct many *m, const struct hf__pg_often *often, int n,
     return sent && PQpipelineSync(pg);
 }
 
-/* Puts the replace into the pipeline. 0: it couldn't be, and has its result. */
+/* Puts the replace into the pipeline. Returns 0 if that failed: then the replace has its result. */
 static int put(struct many *m, hf_replace *item, const struct hf__pg_often *often, int n)
 {
     int quiet = n == QUIET_VALUES;
@@ -150,7 +150,7 @@ static int refused(const hf_store *st, hf_replace *item, const PGresult *r)
 {
     uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_FIELD_REV) : 0;
     int rc = 0;
-    if (there == item->seen) return 0; /* somebody was quicker within the statement */
+    if (there == item->seen) return 0; /* another client wrote within the time of the statement */
     hf_row_clear(item->cur);
     if (there) rc = hf__pg_decode(st, r, 0, item->cur, "replace", item->key->text, item->err);
     item->result = rc ? rc : HF_CONFLICT;
@@ -171,7 +171,7 @@ static int failed(struct many *m, hf_replace *item, const PGresult *r)
         m->link->forgets = 1;
         return 0;
     }
-    if (!strncmp(state, "42P01", 5)) { /* there is no table, so there is no row */
+    if (!strncmp(state, "42P01", 5)) { /* the table doesn't exist, so there is no row */
         hf_row_clear(item->cur);
         item->result = HF_CONFLICT;
         return 1;
@@ -183,7 +183,8 @@ static int failed(struct many *m, hf_replace *item, const PGresult *r)
 static int judge(struct many *m, hf_replace *item, int quiet, const PGresult *r)
 {
     if (PQresultStatus(r) != PGRES_TUPLES_OK) return failed(m, item, r);
-    if (quiet && !PQntuples(r)) return 0; /* refused, or somebody waits: to be said at length */
+    /* refused, or the row has a waiter: the long statement is needed */
+    if (quiet && !PQntuples(r)) return 0;
     item->clock_us = hf__pg_number(r, 0, quiet ? 0 : 1);
     if (!quiet && !hf__pg_number(r, 0, 0)) return refused(m->st, item, r);
     hf__pg_note_written(item->key, item->seen, item->row);
@@ -243,8 +244,8 @@ static int see_prepared(struct many *m, int n)
     return 1;
 }
 
-/* Sends all that have no answer, and reads what comes in time. Those that are to be asked again
-   remain. 0: nothing more can be asked by this connection. */
+/* Sends all replaces that have no answer, and reads the answers that come in time. Replaces that
+   are to be sent again remain. Returns 0 if this connection can't be used any more. */
 static int round_trip(struct many *m, int first)
 {
     int behind = put_all(m, first), whole = 1;

@@ -42,7 +42,7 @@ static void put_columns(struct text *t, const char *before, int n)
     for (int i = 0; i < n; i++) put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__field[i].name);
 }
 
-/* Each column gets its value, from parameter `first` on. */
+/* Writes each column with its value, from parameter `first` on. */
 static void put_update(struct text *t, const char *table, int first)
 {
     put(t, "UPDATE %s AS t SET ", table);
@@ -51,8 +51,8 @@ static void put_update(struct text *t, const char *table, int first)
     put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
 }
 
-/* $1 is the key, $2 the rev seen, $3 the channel of all, $4 the payload, $5 the addresses; from
-   $HF_PG_FIRST on the columns. */
+/* The parameters of a write: $1 is the key, $2 the rev seen, $3 the channel of all keys, $4 the
+   payload, $5 the addresses; the columns begin at $HF_PG_FIRST. */
 static void put_values(struct text *t)
 {
     for (int i = 0; i < HF_FIELDS; i++) put(t, ", $%d::%s", i + HF_PG_FIRST, type_of(i));
@@ -73,7 +73,8 @@ static void put_matters(struct text *t)
     put(t, ") OR coalesce(o.queue, '') = '' AND $%d::text <> ''", HF_FIELD_QUEUE + HF_PG_FIRST);
 }
 
-/* What a write says: whether it was done, the time, and the row that was there before it. */
+/* What the reply to a write has: whether it was done, the time, and the row that was there before
+   it. */
 static void put_told(struct text *t, const char *table, int deletes)
 {
     put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
@@ -109,8 +110,8 @@ static char *sql_write(const char *table, struct text *t, int kind)
     return strdup(t->to);
 }
 
-/* The update for a row without waiters, which refuses if the stored row has any: nothing has to be
-   notified. */
+/* The short update, for a row without waiters. It refuses if the stored row has a waiter, so it
+   notifies nobody. */
 static char *sql_quiet(const char *table, struct text *t)
 {
     t->len = 0;
@@ -119,17 +120,17 @@ static char *sql_quiet(const char *table, struct text *t)
     return strdup(t->to);
 }
 
-/* The parameters of an acquire behind its columns, which are $2 to $11. */
+/* The parameters of an acquire that follow its columns, which are $2 to $11. */
 #define MOST_WAITERS "$12::bigint"
 #define CLAIM        "$13::text"
 #define CHANNEL      "$14::text"
 #define KEY_HASH     "$15::text"
 _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers of the parameters");
 
-/* What a notification says: hf__pg_word. */
+/* What a notification contains: hf__pg_word. */
 #define WORD KEY_HASH " || ' ' || w.request || ' ' || w.expires_us::text"
 
-/* The request as the last one of the queue's JSON. `more` has the members that aren't plain. */
+/* Appends the request to the queue's JSON. Its `more` has the members that aren't plain. */
 #define WAITER                                                                                   \
     "'{\"request\":\"' || excluded.request || '\",\"owner\":' || to_json(excluded.owner)::text " \
     "|| ',\"note\":' || to_json(excluded.note)::text || ',\"since_us\":' || "                    \
@@ -137,9 +138,10 @@ _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers o
     "',\"claim_ms\":' || " CLAIM " || CASE excluded.more WHEN '' THEN '}' ELSE ',' || "          \
     "substr(excluded.more, 2) END || ']'"
 
-/* May it be granted; or get a place in the queue? A member is looked for by its name in quotes:
-   within a text they are escaped. `more` names a mode or further holders unless one holds alone,
-   exclusively. Each waiter has one "request". Each function takes the server time to prepare. */
+/* Conditions: the request may be granted; it may get a place in the queue. A member is found by its
+   name in quotes, because quotes within a text are escaped. `more` names a mode or further holders,
+   unless one party holds alone and exclusively. Each waiter has one "request". There are few
+   functions, because each takes the server time to prepare. */
 #define MAY_ACQUIRE                                                                          \
     " WHERE t.format = excluded.format AND t.request <> excluded.request AND CASE t.owner "  \
     "WHEN '' THEN t.more = '' AND t.queue = '' ELSE (t.expires_us = 0 OR t.expires_us > "    \
@@ -147,9 +149,9 @@ _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers o
     "LIKE '[{%%}]' AND strpos(t.queue, excluded.request) = 0) AND length(t.queue) - "        \
     "length(replace(t.queue, '\"request\":', '')) < 10 * " MOST_WAITERS " END"
 
-/* hf_row_acquire. The columns are those of a grant, whose times are the statement's. A row that is
-   held keeps them all but rev and queue. If this waiter is the first one, the holder is notified.
- */
+/* hf_row_acquire as a statement. The columns are those of a grant, with the statement's time. A row
+   that is held keeps all of them but rev and queue. If this waiter is the first one, the holder is
+   notified. */
 static char *sql_acquire(const char *table, struct text *t)
 {
     t->len = 0;
@@ -211,7 +213,7 @@ int hf__pg_was_made(int rc, const char *state)
     return !rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710");
 }
 
-/* An answer of the shape of GET's without a row, or of SCAN's without rows. */
+/* Reads nothing: an answer of the shape of GET's without a row, or of SCAN's without rows. */
 static char *sql_nothing(struct text *t, const char *limit)
 {
     t->len = 0;

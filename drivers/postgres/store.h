@@ -10,7 +10,7 @@
 #include "notify.h"
 #include "sql.h"
 
-/* The parameters of a replace at length. */
+/* The parameters of a replace by the long statement. */
 enum { HF_PG_SWAP_VALUES = HF_FIELDS + HF_PG_FIRST - 1 };
 
 struct hf_store {
@@ -18,29 +18,29 @@ struct hf_store {
     struct hf__links links;
     struct hf__pg_link link[HF_LINKS];
     struct hf__pg_listener listener;
-    char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
+    char schema[64], name[64]; /* the table's names; schema "": the first one of the search path */
     struct hf__pg_sql sql;
     int existing;                    /* the table isn't made */
     int absent;                      /* and it isn't there */
     int old;                         /* the table has the columns of format 1 */
-    char empty[2 * HF_PG_NAME + 24]; /* the statement that empties the store, for people */
+    char empty[2 * HF_PG_NAME + 24]; /* the statement with which a person empties the store */
 };
 
 /* postgres.c. A batch takes its connection by kit/links.h, and gives it back here. */
 void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
-/* Runs one statement, on a connection that is free; the table is made if it is missing. */
+/* Runs one statement on a free connection; a missing table is made. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err);
-/* A write was refused: returns HF_CONFLICT with the row that is there in *cur, read anew if the
-   reply shows what the write wanted (`stale`); or the error. */
+/* Reads the present row after a write was refused: into *cur, from the reply, or anew if the reply
+   shows the row that the write expected (`stale`). Returns HF_CONFLICT or the error. */
 int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
                     int64_t *ret_clock_us, const char *what, hf_error *err);
 int64_t hf__pg_number(const PGresult *r, int row, int column);
-/* The row behind the first two columns. */
+/* Reads the row that follows the first two columns. */
 int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err);
 int hf__pg_has_row(const PGresult *r);
-/* The fields as texts; numbers are written into `room`. */
+/* Writes the fields as texts; numbers are written into `room`. */
 void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_FIELDS][24]);
 /* replace.c. A key's hint: see there. */
 static const uint64_t HF_PG_ALONE = UINT64_C(1) << 63;

@@ -87,7 +87,7 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
 
-/* Returns 1 if the reply is two numbers, a time that a rev can have. */
+/* Returns 1 if the reply is two numbers that make a time which a rev can have. */
 static int is_clock(const redisReply *r)
 {
     static const int64_t end[] = {(INT64_C(1) << 53) / 1000000, 1000000};
@@ -127,7 +127,7 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
         return hf_fail(err, HF_LOST, 0, HF_RD ": %s '%s': %s", what, key, why);
     }
     int refused = r->type == REDIS_REPLY_ERROR;
-    /* An error without a known code doesn't say that nothing was written. */
+    /* An error without a known code doesn't prove that nothing was written. */
     if (refused && hf__rd_code(r->str) == HF_UNAVAILABLE && !hf__rd_is_refusal(r->str)) {
         hf__rd_words(r->str, why);
         return hf_fail(err, ambiguous, 0, HF_RD ": %s '%s': %s", what, key, why);

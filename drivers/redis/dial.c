@@ -19,7 +19,7 @@
 
 /* ---- the socket ---- */
 
-/* Sets options of the socket, if the system has them; nothing depends on them. */
+/* Sets options of the socket. No result is checked, because nothing depends on them. */
 static void tune(int fd, int64_t timeout_ms)
 {
     int on = 1, idle = 15, between = 5, times = 3, ms = (int)timeout_ms;
@@ -66,7 +66,7 @@ static int not_let_in(struct hf__rd_link *link, const redisReply *r)
 
 enum { MAX_GREETING = 5 + HF_RD_SCRIPTS };
 
-/* Where in the greeting which step stands; -1: nowhere. */
+/* The index of each step in the greeting; -1: the step isn't sent. */
 struct greeting {
     struct hf__rd_batch batch;
     int auth, select, facts, scripts, wait;
@@ -156,12 +156,12 @@ static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int wh
     int rc = link->reader ? 0 : refuse(link, HF_NOMEM, "out of memory");
     if (!rc && hf__rd_filter) {
         rc = hf__rd_secure(how, link, link->until_us);
-        /* The certificates were good when the store was opened: they are being renewed. */
+        /* The certificates worked when the store was opened, so they are being renewed. */
         if (rc == HF_DENIED && how->opened) rc = HF_UNAVAILABLE;
     }
     if (!rc) rc = greet(how, link, password, whole);
-    /* The server has a new password already, and the file will have it soon: a change of both
-       begins with one. */
+    /* The server has a new password already, and the file will have it soon: one of the two is
+       changed first. */
     if (rc == HF_DENIED && how->secret.path[0] && how->opened) rc = HF_UNAVAILABLE;
     explicit_bzero(password, sizeof password);
     return rc;

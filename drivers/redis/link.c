@@ -101,7 +101,8 @@ static ssize_t receive(struct hf__rd_link *link, char *to, size_t cap)
     return -1;
 }
 
-/* Feeds the reader with what is there. 1: something, 0: nothing yet, -1: broken. */
+/* Passes the bytes that have come to the reader. Returns 1: there were some; 0: nothing yet; -1:
+   broken. */
 static int take_in(struct hf__rd_link *link)
 {
     char buffer[CHUNK];
@@ -187,7 +188,7 @@ int hf__rd_broken(struct hf__rd_link *link)
     if (hf__local_us() - link->used_us < FRESH_US) return 0;
     ssize_t n = recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-    /* Whatever comes unasked is a farewell, except for TLS's own business. */
+    /* Any bytes that come unasked mean that the server says goodbye, except TLS's own records. */
     return n <= 0 || !link->filter || take_in(link) != 0;
 }
 
@@ -232,19 +233,20 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
     size_t sent = 0;
     int n = 0, wanted = batch->n, broken, failed = batch->failed;
     if (failed) {
-        set_why(link, "out of memory"); /* not even the number of its commands is right */
+        /* the array doesn't even have as many replies as there were commands */
+        set_why(link, "out of memory");
     } else if (says_too_much(link)) {
         set_why(link, "it says more than it was asked");
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
         link->asked = ok;
-        /* A server often tells a client that it turns away why, without reading the request. */
+        /* A server that refuses a client often says why before it reads the request. */
         while (n < wanted && (reply[n] = hf__rd_next(link, ok ? until_us : 0, &broken))) n++;
     }
     hf__rd_batch_free(batch);
     link->used_us = now_us;
     if (n == wanted && !failed) return 0;
-    /* The one reply to all of it, before the connection was closed. */
+    /* Takes the one reply that came for all commands, before the connection was closed. */
     if (n && reply[0]->type == REDIS_REPLY_ERROR) {
         link->code = hf__rd_code(reply[0]->str);
         hf__rd_words(reply[0]->str, link->why);
@@ -336,7 +338,8 @@ int hf__rd_code(const char *text)
 
 void hf__rd_words(const char *text, char to[HF_RD_WHY])
 {
-    /* "... script: 92e8..., on @user_script:7." is of no use to anybody; neither are arguments. */
+    /* The end "... script: 92e8..., on @user_script:7." helps no reader, and neither do
+       arguments. */
     static const char *const ends[] = {" script: ", ", with args", ". ", "\r", "\n"};
     size_t n = strlen(text);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {

@@ -31,17 +31,17 @@ struct hf__rd_how {
     struct hf__secret secret; /* passfile: read at each connect */
     char prefix[HF_RD_PREFIX_CAP];
     char db[HF_RD_DB_CAP];
-    char channels[HF_RD_DB_CAP + 1]; /* what the names of channels end in (store.h) */
-    unsigned wait;                   /* how many replicas have to have a write */
+    char channels[HF_RD_DB_CAP + 1]; /* the end of the names of channels (store.h) */
+    unsigned wait;                   /* how many replicas must have a write */
     int64_t io_timeout_ms;
     int opened; /* it was fit once */
     char *script[HF_RD_SCRIPTS];
-    void *tls; /* of the filter: certificates and so on; NULL without TLS */
+    void *tls; /* the filter's own data: certificates and so on; NULL without TLS */
 };
 
 /* TLS, in rediss only: turns bytes into other bytes, and never touches the socket. */
 struct hf__rd_filter {
-    /* Makes what all connections share. Returns 0 or the code, with the reason. */
+    /* Sets up what all connections share. Returns 0 or the code, with the reason. */
     int (*ready)(const hf_url *url, void **ret, char why[HF_RD_WHY]);
     void (*forget)(void *ready);
     /* Begins one connection; files are read again. Returns 0 or the code, with the reason. */
@@ -56,14 +56,14 @@ struct hf__rd_filter {
     size_t (*to_send)(void *filter, char *to, size_t cap);
     /* Takes what the socket brought. Returns: 0; negative: there is no room for it. */
     int (*feed)(void *filter, const char *bytes, size_t n);
-    /* Gives plain bytes. Returns how many; 0: none yet; negative: the code, with the reason: the
+    /* Reads plain bytes. Returns how many; 0: none yet; negative: the code, with the reason: the
        connection is broken, or the server has closed it. */
     int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
-    const char *const *options; /* the parameters that it knows, NULL at the end */
+    const char *const *options; /* the URL parameters that the filter knows, NULL at the end */
 };
 extern const struct hf__rd_filter *const hf__rd_filter; /* NULL: none */
 
-/* What a server says of itself; "" or 0 where it doesn't. */
+/* What a server's INFO says; "" or 0 where it doesn't say it. */
 struct hf__rd_facts {
     const char *product; /* constant */
     char version[24], policy[24], role[12];
@@ -73,14 +73,14 @@ struct hf__rd_facts {
 
 struct hf__rd_link {
     int fd;           /* -1: not connected */
-    int asked;        /* something was sent, and nothing has come yet */
-    int64_t until_us; /* local: of the login, which has one deadline; 0: each request has its own */
-    int64_t used_us;  /* local: when something was last sent that was answered */
+    int asked;        /* a request was sent, and no reply has come yet */
+    int64_t until_us; /* local: the deadline of the login; 0: each request has its own */
+    int64_t used_us;  /* local: when the last answered request was sent */
     redisReader *reader;
     void *filter;
-    char sha[HF_RD_SCRIPTS][44]; /* "": the server doesn't keep scripts for us */
+    char sha[HF_RD_SCRIPTS][44]; /* "": the server doesn't keep our scripts */
     char why[HF_RD_WHY];         /* of the last failure */
-    int code;                    /* what that means, while it connects */
+    int code;                    /* while it connects: the code that belongs to `why` */
 };
 
 /* Commands to be sent at once. `failed`: out of memory. */
@@ -90,13 +90,13 @@ struct hf__rd_batch {
     int n, failed;
 };
 void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, const size_t *len);
-/* As hf__rd_put, for NUL-terminated words, with NULL at the end. */
+/* Appends as hf__rd_put NUL-terminated words, with NULL at the end. */
 void hf__rd_say(struct hf__rd_batch *batch, ...);
 void hf__rd_batch_free(struct hf__rd_batch *batch);
 
 /* dial.c. Connects to the first address that can be used, until the local time until_us at most,
-   says who we are, and (`whole`) looks whether this server can keep the promise; without it the
-   link is only good for listening. */
+   logs in, and (`whole`) checks that this server can be a store. Without `whole` the link is only
+   good for notifications. */
 int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
                    int64_t until_us, hf_error *err);
 /* Makes the TLS handshake. Returns 0 or the code, with the reason in link->why. */
@@ -108,8 +108,8 @@ int hf__rd_broken(struct hf__rd_link *link);
 
 /*
  * Sends the batch (and frees it) and reads its replies into reply[], to be freed by the caller.
- * 0; HF_UNAVAILABLE: nothing was sent; HF_UNKNOWN: not everything was answered. link->why says
- * why; then it is disconnected and there are no replies.
+ * Returns 0; HF_UNAVAILABLE: nothing was sent; HF_UNKNOWN: not everything was answered. In the
+ * latter two cases link->why says why, the link is disconnected, and there are no replies.
  */
 int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch,
                 redisReply **reply);
@@ -120,12 +120,12 @@ int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
    connection is broken. */
 redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_broken);
 
-/* What an error in a reply means: nothing was done. */
+/* The code for an error in a reply, and whether it means that nothing was done. */
 /* Returns 1 if the code of the error says that nothing was written. That holds for errors inside a
    script, too, because a script writes by its last command. */
 int hf__rd_is_refusal(const char *text);
 int hf__rd_code(const char *text);
-/* Returns 1 if the error has that code; and if it has a known one. */
+/* The first one returns 1 if the error has that code, the second one if it has any known code. */
 int hf__rd_says(const char *text, const char *code);
 int hf__rd_is_coded(const char *text);
 /* Copies the error's first sentence, without the parts that it may quote. */

@@ -131,7 +131,8 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
     hf_rowkey key;
     hf_row row;
     const char *text = name + strlen(st->how.prefix);
-    if (hf_key_make(text, &key, NULL)) return 0; /* something else that begins like a row */
+    /* another kind of key, whose name begins like a row's */
+    if (hf_key_make(text, &key, NULL)) return 0;
     if (r->type == REDIS_REPLY_ERROR) {
         char why[HF_RD_WHY];
         int code = hf__rd_code(r->str);

@@ -46,7 +46,7 @@ static size_t channel_of(const hf_store *st, const char *key, size_t len, char t
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP])
 {
     const hf_party *p = &row->party[0];
-    size_t len = HF_FIELDS; /* with what stands between the values */
+    size_t len = HF_FIELDS; /* the length of a payload with the separators between its values */
     char id[33];
     for (int i = a->n - HF_FIELDS; i < a->n; i++) len += a->len[i];
     to[0] = 0;
@@ -76,7 +76,7 @@ static int read_handed(const char *said, size_t len, hf_row *row)
     return 1;
 }
 
-/* Reads a row from its values, each with a NUL behind it. */
+/* Reads a row from its values, each of which ends with a NUL. */
 static int read_whole(const char *said, size_t len, hf_row *row)
 {
     const char *text[HF_FIELDS], *at = said, *end = said + len;
@@ -166,8 +166,8 @@ static int meaning(hf_store *st, const redisReply *r)
     return wanted;
 }
 
-/* Takes in what has come; with `confirmed` waits for so many confirmations. 0: broken, or refused.
- */
+/* Takes in what has come; with `confirmed` it waits for that number of confirmations. Returns 0 if
+   the connection broke, or the server refused. */
 static int receive(hf_store *st, size_t confirmed, int64_t until_us)
 {
     for (;;) {
@@ -248,7 +248,7 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     size_t fresh = 0;
-    /* What came for keys before is told of them. */
+    /* Messages that came before belong to the keys that were subscribed to then. */
     if (st->listener.fd >= 0 && !receive(st, 0, 0)) disconnected(st, st->listener.why, NULL);
     int is_new = st->listener.fd < 0;
     if (is_new) {
@@ -309,7 +309,7 @@ static void interrupt(hf_store *st)
 {
     uint64_t one = 1;
     ssize_t n = write(st->wake_fd, &one, sizeof one);
-    (void)n; /* full means that it is awake already */
+    (void)n; /* a full eventfd means that it has been woken already */
 }
 
 const hf_notify_ops hf__rd_notify = {.subscribe = subscribe,

@@ -49,7 +49,7 @@ static int who(struct hf__rd_how *how, const hf_url *url, hf_error *err)
     if (!rc && how->password[0]) return bad(url, "passfile: there is a password already", err);
     if (!rc && (rc = hf__secret_open(&how->secret, path, why)))
         return hf_fail(err, rc, 0, HF_RD ": open '%s': %s", url->safe, why);
-    /* Some tools take a lonely word there for the password: then it mustn't be shown. */
+    /* Some tools take a single word there for the password, so it must not be shown. */
     if (how->user[0] && !how->password[0] && !how->secret.path[0])
         return hf_fail(err, HF_INVALID, 0,
                        HF_RD ": open: a user without a password (a password alone is "
@@ -122,7 +122,7 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 
 /* ---- the scripts ---- */
 
-/* Where the values of a row begin in ARGV. */
+/* The indices in ARGV at which the values of a row begin. */
 enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
 
 /* A reply is {done, clock, whether there is a row, the row}. The clock is the answer of TIME. The
@@ -142,8 +142,8 @@ enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
    #name#   the value of this field, of a replace
    #&name#  the value of this field, of an acquire */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
-/* If the client waits for replicas, they must have the row that it is shown. So a write that
-   changes nothing is made: replicas that have it have everything before it. */
+/* If the client waits for replicas, they must have the row that it is shown. So the script makes a
+   write that changes nothing: replicas that have this write have all writes before it. */
 #define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
 /* Publishes the notification `word` on the key's channel, and on the channels of the addresses
@@ -298,7 +298,8 @@ static void expand(FILE *to, const char **at)
     }
 }
 
-/* What `holdfast guard redis` prints, made of guards/redis.lua. KEYS: fence, row. ARGV: token. */
+/* The script that `holdfast guard redis` prints, made from guards/redis.lua. KEYS: fence, row.
+   ARGV: token. */
 extern const char guard_script_redis_lua[];
 
 static char *script(const char *body)

@@ -89,7 +89,7 @@ static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return rc;
 }
 
-/* As printf does it, at a tenth of the price. */
+/* Writes a number as printf would, in a tenth of the time. */
 static void arg_number(struct hf__rd_args *a, int64_t n, char room[24])
 {
     char *end = room + 24, *at = end;
@@ -123,7 +123,7 @@ static int conflict(const redisReply *r, const char *what, const hf_rowkey *key,
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Appends the arguments of a replace behind `wait`. */
+/* Appends the arguments of a replace that follow `wait`. */
 static void arg_replace(struct hf__rd_replace *s, const hf_store *st, const hf_row *row)
 {
     struct hf__rd_args *a = &s->args;
@@ -136,7 +136,7 @@ static void arg_replace(struct hf__rd_replace *s, const hf_store *st, const hf_r
     hf__rd_arg_text(a, st->how.channels);
     hf__rd_arg_text(a, s->addresses);
     if (row) arg_values(a, &s->fields, hf__rd_fields_of_replace, s->room);
-    /* What replicas may lack yet is to be looked at. */
+    /* The refusal may rest on a row that replicas lack, so the reply to WAIT is checked, too. */
     if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, s->word);
 }
 
@@ -247,7 +247,7 @@ static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     char name[HF_RD_NAME_CAP], fence[HF_RD_NAME_CAP + 8], text[24];
     struct hf__rd_args a;
     redisReply *r;
-    (void)alone; /* the script knows of all holders */
+    (void)alone; /* the script reads all holders, so any of them may enter */
     if (where && !*where)
         return hf_fail(err, HF_INVALID, 0, HF_RD ": enter '%s': a fence without a name", key->text);
     hf__rd_call_args(&a, st, key, name);

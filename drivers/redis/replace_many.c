@@ -12,12 +12,12 @@
 
 enum { AT_ONCE = 512 };
 
-/* The replaces that are sent together. */
+/* The replaces that are sent in one batch. */
 struct many {
     hf_store *st;
     struct hf__rd_link *link;
     hf_replace *item[AT_ONCE];
-    redisReply *reply[AT_ONCE + 1]; /* NULL: none came; the last is that to WAIT */
+    redisReply *reply[AT_ONCE + 1]; /* NULL: no reply came; the last one is the reply to WAIT */
     int n;
     int64_t until_us;
 };
@@ -30,12 +30,14 @@ static int fail(hf_replace *item, int code, const char *why)
 
 /* ---- there and back ---- */
 
-/* Sends those that have no result yet (HF_UNKNOWN), and reads what comes in time. */
+/* Sends the replaces that have no result yet (HF_UNKNOWN), and reads the replies that come in
+   time. */
 static void talk(struct many *m, struct hf__rd_batch *batch)
 {
     int wanted = batch->n, broken, got = 0;
     m->link->until_us = m->until_us;
-    int rc = hf__rd_send(&m->st->how, m->link, batch); /* if it fails a part may have gone out */
+    /* if sending fails, a part may have been sent */
+    int rc = hf__rd_send(&m->st->how, m->link, batch);
     m->link->until_us = 0;
     while (!rc && got < wanted && (m->reply[got] = hf__rd_next(m->link, m->until_us, &broken)))
         got++;
@@ -110,7 +112,8 @@ static void replace(struct many *m)
         judge(m, whole);
         for (int i = 0; i < asked; i++)
             if (m->reply[i]) freeReplyObject(m->reply[i]);
-        if (m->link->fd < 0 && m->n) { /* it has forgotten them, and went away */
+        if (m->link->fd < 0 && m->n) { /* the server has forgotten the scripts, and the connection
+                                          is gone */
             for (int i = 0; i < m->n; i++) fail(m->item[i], HF_UNAVAILABLE, m->link->why);
             return;
         }
@@ -124,7 +127,7 @@ int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     hf_error err = {0, 0, ""};
     int rc = 0;
     m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* A new connection has taken its time. */
+    /* Connecting anew took a part of the time: the deadline is later by that. */
     m.until_us = m.link ? hf__local_us() + patience_us : 0;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
         m.n = 0;

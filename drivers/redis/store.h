@@ -28,8 +28,8 @@ struct hf_store {
     struct hf__rd_how how;
     struct hf__links links;
     struct hf__rd_link link[HF_LINKS];
-    /* Used by one thread at a time (hf_notify_ops), but for `payload`, by which any thread reads
-       `sub`: the mutex protects that. */
+    /* Used by one thread at a time (hf_notify_ops). Only `payload` reads `sub` from any thread: the
+       mutex protects that. */
     struct hf__rd_link listener;
     pthread_mutex_t said_mu;
     struct hf__sub sub;
@@ -45,7 +45,8 @@ struct hf__rd_args {
     size_t len[HF_RD_ARGS];
 };
 
-/* calls.c: a connection for one request; the other is of batches as well: see kit/links.h. */
+/* calls.c: the first one takes a connection for one request; the second one gives back any
+   connection, a batch's too: see kit/links.h. */
 extern const struct hf__link_kind hf__rd_link_kind;
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err);
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link);
@@ -60,33 +61,33 @@ void hf__rd_put_call(const hf_store *st, const struct hf__rd_link *link, enum hf
 /* Runs a script; `ambiguous` is the code if no reply comes. Returns 0 with *ret, to be freed. */
 int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, int ambiguous,
                redisReply **ret, const char *what, const hf_rowkey *key, hf_error *err);
-/* Fails with what an error in a reply says. */
+/* Sets the error that an error in a reply means. Returns its code. */
 int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
                     const char *key, hf_error *err);
 int hf__rd_is_error(const redisReply *r, const char *word);
 /* Returns 1 if the reply is {done, clock, ...}. */
 int hf__rd_shaped(const redisReply *r);
-/* Returns `done` of that, or 1 for a clock alone. */
+/* Returns `done` of such a reply, or 1 for a clock alone. */
 int hf__rd_done(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
-/* Of the message of a write: hf__rd_word. */
+/* The lengths of the message of a write: hf__rd_word. */
 enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
-#define HF_RD_SAID_MOST 1024 /* bytes that a message tells of a row; in a script, too */
+#define HF_RD_SAID_MOST 1024 /* a message has at most so many bytes of a row; in scripts, too */
 
 /* Judges a call by its own reply, and by the reply to WAIT if there is one. */
 int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err);
 
-/* A replace as a call: its arguments, which point to what they were made of. */
+/* A replace as a call: its arguments, and the memory that they point to. */
 struct hf__rd_replace {
     struct hf__rd_args args;
     struct hf__fields fields;
     char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], seen[24];
     char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
 };
-/* redis.c: makes it; to be cleared in every case. */
+/* redis.c: makes the call, which is to be cleared in every case. */
 int hf__rd_replace_make(struct hf__rd_replace *s, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen, const hf_row *row, hf_error *err);
 void hf__rd_replace_clear(struct hf__rd_replace *s);
@@ -97,13 +98,13 @@ int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
 /* replace_many.c */
 int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
 
-/* redis.c: a text that is a number; 0: it isn't. */
+/* redis.c: reads a number from a text. Returns 0 if the text isn't one. */
 int hf__rd_number(const redisReply *r, int64_t *ret);
-/* Reads a row from the texts of its fields; a text that is NULL isn't there. `by` names the place,
-   for messages (NULL: no message). */
+/* Reads a row from the texts of its fields; NULL: the field is missing. `by` names the place, for
+   messages (NULL: no message). */
 int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row,
                   const struct hf__row_reader *by, hf_error *err);
-/* Reads the row of {done, clock, whether there is a row, fields}; rev 0: no row. */
+/* Reads the row of {done, clock, whether there is a row, fields}; rev 0: there is no row. */
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err);
 
@@ -114,16 +115,17 @@ int hf__rd_scan(hf_store *st, const char *prefix,
 
 /* notify.c */
 extern const hf_notify_ops hf__rd_notify;
-/* Reads the text of a message, as `payload`; a NUL stands behind it. */
+/* Reads the text of a message, for `payload`; a NUL follows the text. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
-/* Writes the message of a write, and returns its length. If the row isn't long, the message is all
-   of it ("*": the script puts it together of the values, the last arguments). Else, if the write
-   makes a waiter the only holder, the message names that holder and its end. Else it is "". */
+/* Writes the message of a write, and returns its length. If the row is short, the message is the
+   whole row ("*": the script composes it of the values, which are its last arguments). Otherwise,
+   if the write makes a waiter the only holder, the message names that holder and its end. Otherwise
+   it is "". */
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP]);
 
-/* options.c: fills st->how from the URL. */
+/* options.c: fills in st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
-/* The fields whose values a script gets, a bit for each. */
+/* Which fields' values a script gets: a bit for each. */
 extern const uint32_t hf__rd_fields_of_replace, hf__rd_fields_of_acquire;
 /* Makes the texts of the scripts. */
 int hf__rd_scripts(struct hf__rd_how *how);

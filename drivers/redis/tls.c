@@ -15,7 +15,7 @@
 #include <string.h>
 
 struct ready {
-    SSL_CTX *ctx;   /* of the files as they were when the store was opened */
+    SSL_CTX *ctx;   /* made from the files as they were when the store was opened */
     char name[256]; /* the host that the server's certificate has to name */
     char ca[1024], cert[1024], key[1024];
 };
@@ -25,7 +25,7 @@ struct filter {
     BIO *in, *out;
 };
 
-/* Writes the first error of OpenSSL's; the others follow from it. */
+/* Writes the first of OpenSSL's errors; the others follow from it. */
 static void complaint(char why[HF_RD_WHY], const char *what)
 {
     unsigned long e = ERR_peek_error();
@@ -72,7 +72,7 @@ static int read_options(struct ready *r, const hf_url *url, char why[HF_RD_WHY])
 static int no_passphrase(char *to, int cap, int writing, void *arg)
 {
     (void)to, (void)cap, (void)writing, (void)arg;
-    return 0; /* rather than to ask on a terminal */
+    return 0; /* returns no passphrase, so that OpenSSL doesn't ask on the terminal */
 }
 
 /* Reads the files. Without a file of authorities, those of `trusted` are trusted; NULL: the
@@ -231,7 +231,7 @@ static int seal(void *arg, const char *plain, size_t n, char why[HF_RD_WHY])
 {
     struct filter *f = arg;
     ERR_clear_error();
-    /* Into memory: all of it, or none. */
+    /* Writes into memory: all bytes, or none. */
     if (SSL_write(f->ssl, plain, (int)n) == (int)n) return 0;
     complaint(why, "TLS");
     return -1;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads one line of the file; *in: the line is in the section of the profile. */
+/* Reads one line of the file; *in: 1 if the line is in the section of the profile. */
 static void read_line(char *line, const char *profile, int *in, struct hf__s3_account *to)
 {
     const struct {

@@ -84,7 +84,8 @@ static int judge(const hf_store *st, struct hf__s3_call *call, const struct hf__
     if (!strcmp(code, "NoSuchBucket"))
         return hf_fail(err, means, ENOENT, "s3: %s '%s': no store at 's3://%s': no such bucket",
                        call->what, call->key, st->at.bucket);
-    /* A key may be exchanged while the store is used, here a little later than there. */
+    /* A key may be replaced while the store is in use, in the file a little later than on the
+       server. */
     if (means == HF_DENIED && *st->at.file && __atomic_load_n(&st->let_in, __ATOMIC_RELAXED) &&
         strcmp(code, "AccessDenied") != 0)
         means = HF_UNAVAILABLE;
@@ -165,14 +166,14 @@ static void put_date(char to[DATE_TEXT], int64_t us)
     strftime(to, DATE_TEXT, "x-amz-date: %Y%m%dT%H%M%SZ", &t);
 }
 
-/* What signs a request: the account, of which a short-lived one has a token, which is signed, too;
+/* What a request is signed with: the account (a short-lived one has a token, which is signed, too)
    and the time. */
 struct signer {
     struct hf__s3_account who;
     char token[sizeof((struct hf__s3_account *)0)->token + 24], date[DATE_TEXT];
 };
 
-/* A request, with what it points to. */
+/* A request, and the memory that it points to. */
 struct made {
     char url[sizeof((struct hf__s3_where *)0)->endpoint + HF_S3_NAME + 700];
     char sum[HASH_TEXT + 24], condition[HF_REST_TAG + 20];
@@ -259,7 +260,7 @@ int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *r,
         rc = fail(call, HF_NOMEM, "out of memory", err);
     } else {
         hf__rest_ask(&st->rest, &ask, r);
-        /* It wasn't done: once more, by the server's own time. */
+        /* The request wasn't carried out. It is sent once more, signed by the server's time. */
         if (is_skewed(r)) {
             put_date(as.date, r->date_us);
             hf__rest_reply_free(r);
@@ -274,7 +275,7 @@ int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *r,
 
 /* ---- many requests ---- */
 
-/* What they need while they are under way. */
+/* What the requests need while they are under way. */
 struct under_way {
     struct made *made;
     struct hf__rest_call *ask;

@@ -11,12 +11,12 @@
 struct listing {
     hf_store *st;
     struct hf__listing all;
-    char begin[HF_S3_PREFIX + HF_S3_NAME]; /* of all names that are asked for */
-    char after[2 * HF_S3_NAME];            /* the last one that was seen */
+    char begin[HF_S3_PREFIX + HF_S3_NAME]; /* the beginning of all names that are asked for */
+    char after[2 * HF_S3_NAME];            /* the last name that was shown */
     int more;
 };
 
-/* As it stands in a query: all but letters, digits and - . _ ~ is encoded. */
+/* Writes a text for a query: all characters but letters, digits and - . _ ~ are encoded. */
 static void put_encoded(FILE *to, const char *text)
 {
     for (; *text; text++)

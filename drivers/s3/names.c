@@ -85,7 +85,7 @@ int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
     int is_long = !strncmp(name, HF_S3_LONGS, 2);
     int got = is_long ? read_long(name + 2, to, ret_len) : hf__read_marked(name, '~', to, ret_len);
     if (!got || strlen(to) != *ret_len || !*ret_len) return 0;
-    /* Only what this driver would call it. */
+    /* Other names of the same key aren't this driver's. */
     hf__s3_name(to, *ret_len, again);
     return !strcmp(name, again);
 }

@@ -14,7 +14,7 @@ static int bad(const hf_url *url, const char *name, const char *what, hf_error *
     return hf_fail(err, HF_INVALID, 0, "s3: open '%s': %s: %s", url->safe, name, what);
 }
 
-/* Reads an option; `usual` if it isn't given. */
+/* Reads an option; `usual` is its value if it isn't given. */
 static int read_text(const hf_url *url, const char *name, const char *usual, char *to, size_t cap,
                      hf_error *err)
 {

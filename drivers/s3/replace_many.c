@@ -28,7 +28,7 @@ struct many {
     int64_t until_us;
     struct change *change;
     struct hf__s3_asked *asked; /* the requests of one round */
-    size_t *of;                 /* for which change each of them is */
+    size_t *of;                 /* the change that each request is for */
 };
 
 static void ends(struct change *c, int result)

@@ -27,7 +27,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How often a write is made again that was refused although the row is the one that was seen. */
+/* How often a refused write is made again, although the row is the one that was seen. */
 enum { ROUNDS = 6, PAUSE_MS = 4, DATE_PAUSE_MS = 200, REMOVED_CAP = 80 };
 
 /* ---- what was seen ---- */
@@ -183,7 +183,7 @@ void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64
     remember(st, key, rev, tag);
 }
 
-/* Writes on that condition. 0, HF_CONFLICT, or the error. */
+/* Writes the row on the condition of that ETag. Returns 0, HF_CONFLICT, or the error. */
 static int put(hf_store *st, const struct hf__s3_change *c, const char *text, const char *tag,
                int *ret_busy, int64_t *ret_clock_us, hf_error *err)
 {
@@ -194,7 +194,7 @@ static int put(hf_store *st, const struct hf__s3_change *c, const char *text, co
     hf__s3_name(c->key->text, c->key->len, name);
     int rc = hf__s3_ask(st, &call, &r, ret_clock_us, err);
     *ret_busy = call.busy;
-    if (rc == HF_S3_ABSENT) rc = HF_CONFLICT; /* what was to be replaced is gone */
+    if (rc == HF_S3_ABSENT) rc = HF_CONFLICT; /* the object that was to be replaced is gone */
     if (!rc) hf__s3_written(st, c->key, text, c->row ? c->row->rev : 0, r.tag);
     hf__rest_reply_free(&r);
     return rc;
@@ -222,7 +222,7 @@ static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const cha
         rc = hf__s3_read(st, c->key, c->cur, ret_clock_us, "replace", err);
         if (rc) return rc;
         if (c->cur->rev != c->seen) return HF_CONFLICT;
-        if (!c->row && !c->seen) return 0; /* there was none to be removed */
+        if (!c->row && !c->seen) return 0; /* there was no row to delete */
         known = recall(st, c->key, c->seen, tag);
     }
     return hf_fail(err, HF_UNAVAILABLE, 0,

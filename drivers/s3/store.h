@@ -10,9 +10,9 @@
 
 enum {
     HF_S3_PREFIX = 320,      /* room for the prefix of all names, which ends with a slash */
-    HF_S3_NAME = 1024,       /* and for the whole name of an object, without a NUL */
+    HF_S3_NAME = 1024,       /* room for the whole name of an object, without a NUL */
     HF_S3_TICK_US = 2000000, /* the clock: see hf__s3_ask */
-    HF_S3_ABSENT = 2,        /* of hf__s3_ask: there is no such object */
+    HF_S3_ABSENT = 2,        /* returned by hf__s3_ask: there is no such object */
     HF_S3_SLOTS = 8192
 };
 
@@ -22,14 +22,14 @@ struct hf__s3_where {
     char bucket[64];
     char prefix[HF_S3_PREFIX];
     char sign[100];            /* for CURLOPT_AWS_SIGV4 */
-    char id[128];              /* of the URL; "": a file or the environment names it */
+    char id[128];              /* from the URL; "": a file or the environment names the account */
     char secret[256];          /* of the URL */
-    char file[HF_SECRET_PATH]; /* of the credentials; "": there is none */
+    char file[HF_SECRET_PATH]; /* the file of credentials; "": none */
     char profile[64];
 };
 
-/* The ETag of the object whose row has this rev; rev 0: of an object that stands for no row, ""
-   if there is none. */
+/* The ETag of the object whose row has this rev. With rev 0: of the object that a removed row has
+   left, or "" if there is no object. */
 struct hf__s3_seen {
     uint64_t hash, rev;
     int known;
@@ -41,11 +41,12 @@ struct hf_store {
     struct hf__s3_where at;
     char how_to_empty[500]; /* for hf__format_refused */
     int let_in;             /* a request was carried out (atomic) */
-    int sums;               /* ETags are MD5 sums: 1, or they aren't: -1; 0: not known (atomic) */
+    int sums;               /* 1: ETags are MD5 sums; -1: they aren't; 0: not known (atomic) */
     pthread_mutex_t mu;     /* protects what follows */
-    int64_t ahead_us;       /* the store's clock is ahead of the local one by so much at least */
-    int64_t ahead_at_us;    /* local: when that was so; 0: nothing is known */
-    int64_t odd_us;         /* local: since when its dates contradict that; 0: they don't */
+    int64_t ahead_us;       /* the store's clock is ahead of the local one by at least this */
+    int64_t ahead_at_us;    /* local: when that was found; 0: nothing is known yet */
+    int64_t odd_us;         /* local: since when the server's dates contradict that; 0: they
+                               don't */
     struct hf__s3_seen seen[HF_S3_SLOTS];
 };
 
@@ -53,51 +54,51 @@ struct hf_store {
 int hf__s3_options(const hf_url *url, struct hf__s3_where *at, char cafile[1024], hf_caps *caps,
                    hf_error *err);
 
-/* account.c. The account, as it is named at the moment; to be wiped. */
+/* account.c. The account, as it is configured at the moment; to be wiped. */
 struct hf__s3_account {
     char id[128], secret[256], token[4096];
 };
-/* Returns 0; HF_DENIED: nobody is named; HF_UNAVAILABLE: the file can't be read now. */
+/* Reads the account. Returns 0; HF_DENIED: none is configured; HF_UNAVAILABLE: the file can't be
+   read now. */
 int hf__s3_account(const struct hf__s3_where *at, struct hf__s3_account *ret, char why[HF_KIT_WHY]);
 
-/* names.c. The name of a key's object, without the store's prefix; and the key of a name: 0 if it
-   is none's. `longs`: of all keys whose names don't begin as they do. */
+/* names.c. The first one writes the name of a key's object, without the store's prefix. The second
+   one reads the key from a name; it returns 0 if no key has that name. `longs`: the prefix of the
+   long form. */
 #define HF_S3_LONGS "~~"
 void hf__s3_name(const char *key, size_t len, char to[HF_S3_NAME + 1]);
 int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len);
-/* What the names of all keys with that prefix begin with, but for those that begin with
-   HF_S3_LONGS. Returns 0: there are no others. */
+/* Writes the beginning of the names of all keys with that prefix, except names that begin with
+   HF_S3_LONGS. Returns 0 if there are no others. */
 int hf__s3_name_prefix(const char *prefix, char to[HF_S3_NAME + 1]);
-/* The text of the first element of that name, without entities; NULL, or where it ends. */
+/* Copies the text of the first element of that name, without entities. Returns where the element
+   ends; NULL: there is none. */
 const char *hf__s3_element(const char *xml, const char *name, char *to, size_t cap);
 
 /* ask.c */
 struct hf__s3_call {
     const char *what, *key; /* for messages: "s3: get 'key': ..." */
-    const char *name;       /* of the object; NULL: the bucket */
-    const char *query;      /* of the bucket; encoded and in order */
-    const char *put;        /* what is written; NULL: it is a read */
-    const char *tag;        /* of a write: the ETag that it replaces; "": there is no object */
+    const char *name;       /* the name of the object; NULL: the request is about the bucket */
+    const char *query;      /* the query of a request about the bucket; encoded and in order */
+    const char *put;        /* the content to write; NULL: the request is a read */
+    const char *tag;        /* of a write: the ETag of the object that it replaces; "": there is no
+                               object */
     int busy;               /* out: refused because another write was under way */
 };
 /*
- * One request. The reply is to be freed in every case.
- *
- * Returns:
- *   0             it was carried out
- *   HF_S3_ABSENT  there is no such object
- *   HF_CONFLICT   of a write: nothing was done, because of its condition
- *   an HF_ error  *err has it
+ * Makes one request. The reply is to be freed in every case. Returns: 0: it was carried out;
+ * HF_S3_ABSENT: there is no such object; HF_CONFLICT: a write wasn't done, because of its
+ * condition; or an HF_ error, which *err has.
  */
 int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *reply,
                int64_t *ret_clock_us, hf_error *err);
 
-/* One of several requests. What comes out is as of hf__s3_ask. */
+/* One of several requests. Its results are as those of hf__s3_ask. */
 struct hf__s3_asked {
     struct hf__s3_call call;
     hf_error *err; /* may be NULL */
     struct hf__rest_reply reply;
-    int64_t clock_us; /* 0, unless it was carried out or refused */
+    int64_t clock_us; /* 0, unless the request was carried out or refused */
     int rc;
 };
 /* Makes n requests side by side, which have to be answered by until_us. */
@@ -130,11 +131,12 @@ void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64
 /* Returns 1 if the ETag belongs to the body. While an object is replaced, a server that keeps files
    may give the ETag of one version with the body of the other. 0: the caller reads again. */
 int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r);
-/* The result `rc` of a read, or HF_UNSUPPORTED: the reply has no ETag. */
+/* Returns rc, the result of a read; HF_UNSUPPORTED, which `err` describes, if the reply has no
+   ETag. */
 int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, const hf_rowkey *key,
                   hf_error *err);
-/* What a read with the result `rc` has brought: the row, whose ETag is remembered. 0, or the error.
- */
+/* Takes in what a read with the result `rc` has brought: the row, whose ETag is remembered. Returns
+   0 or the error. */
 int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,
                  hf_row *row, const char *what, hf_error *err);
 

@@ -16,7 +16,7 @@
    it may be unmapped meanwhile. */
 static int is_sqlite(int mem, uint64_t from, uint64_t to)
 {
-    /* In pieces, so that this object isn't found by itself. */
+    /* the text is in pieces, so that the search doesn't find this object itself */
     static const char magic[] = {'S', 'Q', 'L', 'i', 't', 'e', ' ', 'f', 'o', 'r', 'm', 'a', 't'};
     enum { CHUNK = 65536 };
     char *piece = malloc(CHUNK);

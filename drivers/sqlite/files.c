@@ -47,8 +47,10 @@
 
 /* Where SQLite has its own locks: os_unix.c, sqliteInt.h; part of the file format. */
 enum { SHARED_FIRST = 0x40000002, SHARED_SIZE = 510, DMS_BYTE = 128, SETTLE_TRIES = 3 };
-enum { COARSEST_STAMP_S = 3 }; /* of a file's times: 2 s (vfat), and the kernel's tick */
-enum { NOBODY = -2 };          /* no process has that id, nor is it what F_OFD_GETLK says of none */
+/* how coarse a file's times are: 2 s (vfat), plus the kernel's tick */
+enum { COARSEST_STAMP_S = 3 };
+/* no process has this id, and F_OFD_GETLK doesn't give it for "no process" */
+enum { NOBODY = -2 };
 
 /* ---- witnesses ---- */
 
@@ -62,11 +64,12 @@ struct hf__sq_witness {
     dev_t dev;
     ino_t ino;
     int fd, refs;
-    _Atomic unsigned lost; /* how often it was found gone, and was locked again by one of many */
+    _Atomic unsigned lost; /* how often its lock was found gone, and taken again */
 };
 static pthread_mutex_t witness_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hf__sq_witness *witnesses;
-static pid_t byte_owner = NOBODY; /* this process, once it has a byte; a child gets its own */
+/* this process, once the witness has a byte; a forked child gets its own */
+static pid_t byte_owner = NOBODY;
 static int64_t byte_at;
 
 static int lock_range(int fd, int64_t from, int64_t n)
@@ -91,8 +94,8 @@ static int is_shared(const struct hf__sq_witness *db)
     return !fcntl(db->fd, F_OFD_GETLK, &l) && l.l_type == F_UNLCK;
 }
 
-/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes. To close
-   the database now would drop that lock, too. Returns 1 if nobody has it any more. */
+/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes. Closing the
+   database now would drop that lock, too. Returns 1 when no copy has EXCLUSIVE any more. */
 static int wait_until_shared(const struct hf__sq_witness *db, int64_t ms)
 {
     struct timespec pause = {0, 1000000};
@@ -104,8 +107,8 @@ static int wait_until_shared(const struct hf__sq_witness *db, int64_t ms)
     return 1;
 }
 
-/* Returns 1 if the witness hasn't been lost since it was `lost` that often. In this order: see
-   take_witness. */
+/* Returns 1 if the witness hasn't been lost since its count was `lost`. The order of the two reads
+   matters: see take_witness. */
 static int stood(const struct hf__sq_witness *w, unsigned lost)
 {
     return stands(w) && atomic_load(&w->lost) == lost;
@@ -126,7 +129,7 @@ static int add_witness(const char *path, struct hf__sq_witness **ret)
     w->fd = hf__open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
     if (w->fd < 0 || fstat(w->fd, &s)) {
         int sys = errno;
-        free(w); /* a descriptor that can't be asked stays: to close it might drop locks */
+        free(w); /* a descriptor whose file isn't known stays open: closing it might drop locks */
         return sys;
     }
     w->dev = s.st_dev;
@@ -137,8 +140,8 @@ static int add_witness(const char *path, struct hf__sq_witness **ret)
     return 0;
 }
 
-/* The witness of the file of that name, with its byte locked. Where it was gone, others that have
-   it are told before it is locked again. 0, or errno. */
+/* Finds or makes the witness of the file of that name, with its byte locked. If the lock was gone,
+   the other users of the witness are notified before it is taken again. Returns 0, or errno. */
 static int take_witness(const char *path, struct hf__sq_witness **ret, unsigned *ret_lost)
 {
     struct stat s;
@@ -223,7 +226,7 @@ static int same_id(struct hf__sq_id a, struct hf__sq_id b)
     return a.dev == b.dev && a.ino == b.ino;
 }
 
-/* Returns 1 if the -shm that this copy of SQLite has mapped was removed, 0 if not; -1: not
+/* Returns 1 if the -shm that this copy of SQLite has mapped was removed; 0 if not; -1: not
    known. */
 static int shm_removed(hf_store *st)
 {
@@ -259,10 +262,10 @@ static int in_wal_mode(hf_store *st, int *ret)
     return sq == SQLITE_ROW ? 0 : sq;
 }
 
-/* Tries once. In WAL mode SQLite holds SHARED on the database, and the dead man's switch of -shm,
-   for as long as it is open. Where these locks were dropped they are taken again, since SQLite
-   believes to have them. 0, or errno; EAGAIN: another process has them, or a file changed
-   meanwhile; EBUSY: another copy of SQLite has EXCLUSIVE. */
+/* Tries once to take the locks. In WAL mode SQLite holds SHARED on the database, and the dead man's
+   switch of -shm, for as long as it is open. If these locks were dropped they are taken again,
+   because SQLite believes that it has them. Returns 0, or errno; EAGAIN: another process has them,
+   or a file changed meanwhile; EBUSY: another copy of SQLite has EXCLUSIVE. */
 static int settle_once(hf_store *st, struct hf__sq_files *f)
 {
     struct hf__sq_id seen[SQ_FILES];
@@ -316,7 +319,8 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
         sys = settle_once(st, &now);
     }
     if (sys == EBUSY) *ret_why = exclusive;
-    /* What was in WAL mode goes on with the same files, or it isn't the same. */
+    /* A database that was in WAL mode must still have the same files; otherwise it is another
+       database. */
     for (int i = 0; !sys && was->settled && i < SQ_FILES; i++)
         if ((i == SQ_DB || was->wal) && !same_id(was->id[i], now.id[i])) sys = ESTALE;
     if (sys) {
@@ -326,7 +330,8 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
     now.settled = 1;
     now.dir = open_directory(st);
     st->names_seen = (struct timespec){0, 0};
-    pthread_mutex_lock(&st->version_mu); /* the thread that sleeps for events reads it, too */
+    /* atomic, because the thread that sleeps for events reads it, too */
+    pthread_mutex_lock(&st->version_mu);
     hf__sq_files_drop(was);
     *was = now;
     st->told_change = 0;
@@ -336,8 +341,9 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
 
 /* ---- looking ---- */
 
-/* Are the names of the files those that they were? names_seen: of the directory, its change time
-   before all were seen, if it lasts longer than file times are coarse; NULL: all are looked up. */
+/* Checks that the names still lead to the same files. names_seen: the directory's change time
+   before all names were looked up, if it is older than file times are coarse; NULL: all names are
+   looked up. */
 static const char *names_changed(const hf_store *st, struct timespec *names_seen)
 {
     static const char *const replaced[SQ_FILES] = {"the database was removed or replaced",
@@ -358,8 +364,8 @@ static const char *names_changed(const hf_store *st, struct timespec *names_seen
     return NULL;
 }
 
-/* The query for EXCLUSIVE comes first: if the copy had given it back by then, the witness is gone.
- */
+/* The query for EXCLUSIVE comes first: if the other copy had given it back by then, the witness is
+   gone. */
 const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen)
 {
     const struct hf__sq_files *f = &st->files;
@@ -383,7 +389,7 @@ int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf
     return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s '%s': %s", what, key, dropped);
 }
 
-/* Outside WAL mode: SQLite holds locks within a transaction only. */
+/* Outside WAL mode SQLite holds locks only within a transaction. */
 void hf__sq_files_begin(hf_store *st)
 {
     struct hf__sq_files *f = &st->files;

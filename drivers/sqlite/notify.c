@@ -121,7 +121,7 @@ static void interrupt(hf_store *st)
 {
     uint64_t one = 1;
     ssize_t n = write(st->wake_fd, &one, sizeof one);
-    (void)n; /* full means that it is awake already */
+    (void)n; /* a full eventfd means that the thread is awake already */
 }
 
 const hf_notify_ops hf__sq_notify = {.subscribe = subscribe,

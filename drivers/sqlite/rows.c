@@ -68,7 +68,7 @@ int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int a
                        key, st->table);
     int code = code_of(st->db, rc, ambiguous);
     int sys = sqlite3_system_errno(st->db);
-    /* What came after it, a rollback for one, may have replaced its text. */
+    /* A later statement, for example a rollback, may have replaced the text of the error. */
     int same = (sqlite3_errcode(st->db) & 0xff) == (rc & 0xff);
     const char *why = same ? sqlite3_errmsg(st->db) : sqlite3_errstr(rc);
     if ((rc & 0xff) == SQLITE_BUSY) why = "locked by others for all of the time given";
@@ -139,7 +139,7 @@ static void add_fields(sqlite3_str *to, const char *before, const char *format)
     }
 }
 
-/* Ends `to`, prepares it, frees it. */
+/* Ends the statement in `to`, and prepares another there. Frees its text. */
 static int prepare(hf_store *st, sqlite3_stmt **ret, sqlite3_str *to)
 {
     char *sql = sqlite3_str_finish(to);
@@ -186,15 +186,15 @@ int hf__sq_prepare(hf_store *st)
 
 /* ---- the clock ---- */
 
-/* Returns the store's clock, which never goes back in this process, whatever is done to the
-   database. Under the mutex. */
+/* Returns the store's clock. It never goes back in this process, whatever happens to the database.
+   Under the mutex. */
 int64_t hf__sq_now_us(hf_store *st)
 {
     st->last_us = max64(st->last_us, hf__local_us() + st->offset_us);
     return st->last_us;
 }
 
-/* Reads one number by a query without parameters; *ret stays if there is none. */
+/* Reads one number by a query without parameters. If there is none, *ret stays as it is. */
 int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
 {
     char *sql = sqlite3_mprintf(format, name);
@@ -210,7 +210,7 @@ int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
     return rc;
 }
 
-/* Reads the clock of this boot, or makes it. Within a transaction. */
+/* Reads the clock of this boot, or makes it. Called within a transaction. */
 static int set_clock(hf_store *st)
 {
     int64_t there = 0, ceiling = 0, highest = 0, local = hf__local_us();
@@ -236,7 +236,8 @@ static int set_clock(hf_store *st)
     return rc;
 }
 
-/* Makes what is missing: the tables, the clock of this boot. On disk when it returns. */
+/* Makes what is missing: the tables, the clock of this boot. All of it is on disk when it
+   returns. */
 int hf__sq_make(hf_store *st, int writes)
 {
     int64_t any;
@@ -329,8 +330,9 @@ int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, cons
     return rc;
 }
 
-/* Steps GET for the key: SQLITE_ROW, with the row (or nulls) behind the clock; or the error. What
-   is missing is made again, once: somebody may have dropped it. */
+/* Makes the first step of GET for the key. Returns SQLITE_ROW, with the row (or nulls) after
+   the clock; or the error. Missing tables are made again, once: another program may have
+   dropped them. */
 static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
 {
     for (int again = 0;; again++) {
@@ -432,7 +434,7 @@ struct write {
     const hf_rowkey *key;
     uint64_t seen;
     const hf_row *row;     /* of a replace */
-    const hf_party *party; /* of an acquire; NULL: it is a replace */
+    const hf_party *party; /* the party of an acquire; NULL: this is a replace */
     uint32_t may_queue;
     hf_row *cur;
     int64_t clock_us;
@@ -446,7 +448,7 @@ static int decide(hf_store *st, struct write *w, hf_error *err)
     const hf_rowkey *key = w->key;
     int there = has_row(s), rc = 0;
     uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_FIELD_REV) : 0;
-    /* A row of rev 0 is damaged, not none. */
+    /* A row of rev 0 is damaged, which isn't the same as no row. */
     int same = !w->party && rev == w->seen && there == (w->seen != 0);
     w->clock_us = hf__sq_now_us(st);
     if (w->cur && !same) {
@@ -539,7 +541,7 @@ static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     int sq, rc = hf__sq_files_sound(st, "enter", key, err);
     if (rc) return rc;
     sq = exec(st->db, "BEGIN IMMEDIATE");
-    (void)ret_code; /* asked again it does no harm */
+    (void)ret_code; /* entering again does no harm */
     if (!sq) hf__sq_files_begin(st);
     if (!sq)
         sq = run_once(st, "INSERT INTO holdfast_enter (key, token) VALUES (?1, ?2)", e->key,
@@ -558,12 +560,12 @@ static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     return rc;
 }
 
-/* Writes to the guard's view, in a transaction of its own, which has ended when this returns. */
+/* Inserts into the guard's view, in a transaction of its own, which has ended when this returns. */
 int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err)
 {
     struct entering e = {key, token};
-    (void)alone; /* the guard knows of all holders */
+    (void)alone; /* the guard reads all holders, so any of them may enter */
     if (where)
         return hf_fail(err, HF_INVALID, 0,
                        "sqlite: enter '%s': the fence is named by the key alone: leave `where` out",
@@ -571,9 +573,9 @@ int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, 
     return hf__sq_attempt(st, "enter", key->text, enter_op, &e, err);
 }
 
-/* A write that is waited for takes everything before it to the disk: there is one log (or one
-   journal) for all; if it isn't that log any more, it doesn't. Linux marks pages clean whose
-   writing failed, so that a second try proves nothing: after a failure no marker is believed any
+/* Syncs by a write that waits for the disk. All writes go through one log (or one journal), so
+   everything before it is on disk, too, unless the log has been replaced. Linux marks pages clean
+   whose writing failed, so a second try proves nothing: after a failure no marker is trusted any
    more. */
 static int sync_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {

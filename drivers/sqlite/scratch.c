@@ -12,7 +12,8 @@
 static const char *const settings[] = {"page_size", "auto_vacuum", "journal_mode"};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-/* The settings of the database, as statements that give them to another. 0 or a result. */
+/* Writes the settings of the database as statements that give them to another database. Returns 0
+   or a result of SQLite's. */
 static int read_settings(const char *path, char *to, size_t cap)
 {
     sqlite3 *db = NULL;
@@ -39,7 +40,7 @@ static int make_alike(const char *path, const char *sql)
     int sq = sqlite3_open_v2(
         path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     if (!sq) sq = sqlite3_exec(db, sql, NULL, NULL, NULL);
-    /* With a table in it it is somebody's, whose mode stays. */
+    /* A database that has a table already is another program's: its mode stays. */
     if (!sq) sq = sqlite3_exec(db, "CREATE TABLE doctor (n INTEGER)", NULL, NULL, NULL);
     sqlite3_close(db);
     return sq;

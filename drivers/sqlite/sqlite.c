@@ -19,10 +19,10 @@
 /* ---- fork ---- */
 
 /*
- * A child inherits what SQLite believes to have locked, but not the locks: a connection that it
- * opened to the same file would build upon them. So nobody forks within a transaction of ours (the
- * handlers take every mutex), and before a child opens a database it closes what it inherited,
- * which touches neither the file nor the parent's locks.
+ * A child of fork inherits what SQLite believes to have locked, but not the locks. A connection
+ * that it opened to the same file would rely on them. So no thread forks within a transaction of
+ * this driver (the fork handlers take every mutex). Before a child opens a database, it closes what
+ * it inherited, which touches neither the file nor the parent's locks.
  */
 static pthread_mutex_t stores_mu = PTHREAD_MUTEX_INITIALIZER;
 static hf_store *stores;
@@ -103,9 +103,9 @@ static void sq_close(hf_store *st)
             break;
         }
     pthread_mutex_unlock(&stores_mu);
-    /* Without a checkpoint in a child, which must not write what its parent has left in the log.
-       Without one also if the log is a removed file: its pages would overwrite what others have
-       written since. */
+    /* Closes without a checkpoint in a child of fork, which must not write what its parent has left
+       in the log; also if the log is a removed file, because its pages would overwrite what other
+       processes have written since. */
     disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);
@@ -153,7 +153,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
         return refuse(url->safe, HF_INVALID, 0, "it names no file", err);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
-    /* So that ":memory:" and "file:..." are names like any other. */
+    /* Makes ":memory:" and "file:..." names like any other. */
     snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
     return 0;
 }
@@ -171,7 +171,7 @@ static int boot_here(struct hf__sq_boot *ret)
     if (!good) return EIO;
     ret->id[strcspn(ret->id, "\n")] = 0;
     ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0; /* older kernels have one time for all */
+    text[n > 0 ? n : 0] = 0; /* older kernels have one time namespace for all processes */
     const char *number = strchr(text, '[');
     ret->timens = number ? strtoll(number + 1, NULL, 10) : 0;
     return ret->id[0] ? 0 : EIO;
@@ -204,8 +204,8 @@ static int local(const char *path)
     return 0;
 }
 
-/* Asked to make a file that it may not make, SQLite tries to read it, and tells that there is none.
-   0, or why the directory takes no file. */
+/* Finds out why the database can't be created. SQLite, if it may not create a file, tries to read
+   it, and reports that there is none. Returns 0, or why the directory takes no file. */
 static int directory_refuses(const char *path)
 {
     char dir[4096];
@@ -284,7 +284,7 @@ static int settle(hf_store *st, const char *what, const char *name, hf_error *er
 static int set_up(hf_store *st, const hf_url *url, hf_error *err)
 {
     int64_t timens = st->boot.timens;
-    /* A database that is somebody else's keeps its mode. */
+    /* A database that another program has made keeps its journal mode. */
     if (!st->existing && !pragma(st, "page_count"))
         sqlite3_exec(st->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     int utf8, sq = ask_utf8(st, &utf8);
@@ -321,8 +321,8 @@ static int changed(hf_store *st, int code, const char *what, const char *key, co
                    code == HF_UNKNOWN ? "it may not have landed" : "nothing was done");
 }
 
-/* Closes every connection of this process to that database, since all share what has changed. The
-   next operation of each opens it again. In the order of lock_stores. */
+/* Closes every connection of this process to that database, because the change concerns all of
+   them. The next operation of each opens it again. Locks in the order of lock_stores. */
 static void close_all(hf_store *st)
 {
     lock_stores();
@@ -411,7 +411,8 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = refuse(url->safe, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
     if (!rc) rc = find_boot(st, url, err);
     pthread_mutex_lock(&st->mu);
-    /* SQLite leaves a low descriptor again, but what it opened there was written to by others. */
+    /* SQLite closes a low descriptor again, but another thread may have written to the file that it
+       opened there. */
     unsigned held = hf__low_hold();
     struct stat s;
     int none = st->existing && !rc && stat(st->path, &s) && errno == ENOENT;

@@ -36,7 +36,7 @@ enum hf__sq_statement {
 
 struct hf__sq_boot {
     char id[40];
-    int64_t timens; /* the time namespace of the boot time; 0: there is one for all */
+    int64_t timens; /* the time namespace of the boot clock; 0: there is one for all */
 };
 
 enum { SQ_PATH_CAP = 1024 + 8 };
@@ -52,14 +52,14 @@ struct hf__sq_files {
     struct hf__sq_id id[SQ_FILES];
     struct hf__sq_witness *db_witness, *shm_witness;
     unsigned db_lost, shm_lost;
-    int dir; /* the directory of all of them; 0: not open */
+    int dir; /* the directory of the files; 0: the database isn't open */
 };
 
 struct hf_store {
-    struct hf_store *next; /* of all that are open in this process */
+    struct hf_store *next; /* the list of all stores that are open in this process */
     pid_t pid;
     pthread_mutex_t mu; /* the connection and what follows */
-    sqlite3 *db;        /* NULL: closed, for its files had changed; opened again when needed */
+    sqlite3 *db;        /* NULL: closed because its files have changed; opened again when needed */
     struct hf__sq_files files;         /* changed under both mutexes */
     struct timespec names_seen;        /* under mu; see files.c */
     int told_change;                   /* it was an event already */
@@ -70,8 +70,8 @@ struct hf_store {
     pthread_mutex_t version_mu; /* the connection that notices changes: notify.c */
     sqlite3 *version_db;
     sqlite3_stmt *version;
-    hf_event_count flushed; /* by the last flush; of the thread that sleeps, as any_event */
-    int any_event;          /* the database has changed since the flush before */
+    hf_event_count flushed; /* as of the last flush; used by the thread that sleeps, as any_event */
+    int any_event;          /* the database has changed since the last flush */
     int wake_fd;
     int64_t io_timeout_ms;
     struct hf__sq_boot boot;
@@ -79,18 +79,18 @@ struct hf_store {
     ino_t ino;
     char path[1024 + 2], wal_path[SQ_PATH_CAP], shm_path[SQ_PATH_CAP];
     char table[160], clock[160]; /* the names are quoted */
-    char empty[180];             /* the statement that empties the store, for people */
+    char empty[180];             /* the statement with which a person empties the store */
     int existing;                /* opening and reading make nothing */
     int gone;                    /* and the table isn't there */
     int old;                     /* the table is there, with the columns of format 1 */
     int opened;                  /* it was */
 };
 
-/* files.c; under the mutex. settle: these are the files and locks from now on; the reason why not
-   in *ret_why, errno, and what SQLite says in *ret_sq (ESTALE: they aren't the same any more).
-   changed: NULL, or what has; names_seen: the store's, or NULL without its mutex. wait: 1 if `why`
-   passes when another copy of SQLite is done; it has been waited for. begin, held: around what a
-   transaction does outside WAL mode. before_fork, after_fork: with all stores' mutexes held. */
+/* files.c; under the mutex. settle: takes the files and locks as they are; if it fails, *ret_why,
+   errno and *ret_sq say why (ESTALE: they aren't the same any more). changed: returns NULL, or what
+   has changed; names_seen: the store's, or NULL without its mutex. wait: returns 1 if `why` passes
+   when another copy of SQLite is done, after waiting for that. begin, held: called around a
+   transaction outside WAL mode. before_fork, after_fork: called with all stores' mutexes held. */
 int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq);
 const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen);
 int hf__sq_files_wait(const hf_store *st, const char *why);
@@ -103,43 +103,46 @@ void hf__sq_files_after_fork(int in_child);
 /* notify.c */
 extern const hf_notify_ops hf__sq_notify;
 
-/* copies.c: where the object is that brings another copy of SQLite; 0: there is none. */
+/* copies.c: returns the address of an object with another copy of SQLite; 0: there is none. */
 int hf__sq_second_copy(char *to, size_t cap);
 
 /*
- * sqlite.c. Does something with the database, under the mutex, and looks whether the files and
- * locks are still those that it began with. If they aren't, the answer is not used: they are opened
- * again, and it is tried again, unless `op` has set *ret_code: that code is the answer then
- * (UNKNOWN: it may have landed).
+ * sqlite.c. Calls `op` on the database, under the mutex, and checks that files and locks are still
+ * those with which the call began. If they aren't, the answer isn't used. The files are opened
+ * again, and `op` is called again, unless it has set *ret_code: then that code is the answer
+ * (UNKNOWN: the write may have landed).
  */
 typedef int hf__sq_op(hf_store *st, void *arg, int *ret_code, hf_error *err);
 int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *op, void *arg,
                    hf_error *err);
 
-/* Before a write: HF_UNAVAILABLE if the locks are gone, for what goes to removed files would be put
-   over what others wrote since. */
+/* Called before a write. Returns HF_UNAVAILABLE if the locks are gone: a write to removed files
+   would overwrite what other processes have written since. */
 int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err);
 
 /* scratch.c: of the driver. */
 int hf__sq_scratch(const hf_url *url, hf_url *ret, hf_error *err);
 void hf__sq_discard(const hf_url *url);
 
-/* rows.c, for scan.c: the fields from column `at` on. */
-enum { SQ_PAGE_ROWS = 64 }; /* of a scan: read together, then shown without the mutex */
+/* rows.c, for scan.c: reads the fields from column `at` on. */
+/* rows per page of a scan: read together, then shown without the mutex */
+enum { SQ_PAGE_ROWS = 64 };
 int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err);
 void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len);
 int64_t hf__sq_now_us(hf_store *st);
 
-/* rows.c; scan in scan.c. All but the operations of the driver are called under the mutex. */
+/* rows.c; scan in scan.c. The operations of the driver take the mutex; all others are called under
+   it. */
 int hf__sq_failed(hf_store *st, int sq, const char *what, const char *key, int ambiguous,
                   hf_error *err);
-/* One number of a query in whose format %s is the name; *ret stays if there is none. */
+/* Reads one number by a query in whose format %s is the table. If there is none, *ret stays as it
+   is. */
 int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret);
 /* Makes what is missing: the tables, the clock of this boot; prepares the statements. If opening or
-   reading must not make the table, it is SQLITE_ERROR, and `gone` is set. */
+   reading must not make the table, it returns SQLITE_ERROR, and sets `gone`. */
 int hf__sq_make(hf_store *st, int writes);
-/* The reading failed by this because somebody has dropped the table since it was opened: there are
+/* Returns 1 if reading failed because the table was dropped after the store was opened: there are
    no rows. */
 static inline int hf__sq_no_rows(const hf_store *st, int sq)
 {
