@@ -12,13 +12,17 @@ CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--sui
 # Tests of these suites take turns: each run of tools/test tries one of so many shares of them, and
 # all of them with $HF_LONG. Two tests choose a share of their own work, and always run.
 TURNS = {'own', 'torture', 'turns'}
-SHARES = 3
+SHARES = 6
 NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
 # With a sanitizer these take turns, too. What reads a reply, a row or a URL (the suite unit) mostly
 # runs with each commit.
 MORE_TURNS = {'asan': {'cli', 'conform', 'node', 'python', 'sim', 'stores'}}
-# What a release consists of takes turns, too: for glibc, for musl, Debian's packages.
+# What a release consists of takes turns, too, one part in each: for glibc, for musl, Debian's
+# packages.
 RELEASE = ['gnu', 'musl', 'deb']
+# A commit that changes so many drivers or fewer tries all tests on them; one that changes more is
+# about what they share, and tries the drivers' own tests.
+FEW_DRIVERS = 2
 
 
 def turn():
@@ -33,15 +37,20 @@ def shares():
     return 1 if os.environ.get('HF_LONG') else SHARES
 
 
+def parts():
+    """In so many turns each part of a release is made."""
+    return 1 if os.environ.get('HF_LONG') else len(RELEASE)
+
+
 def whole():
-    """Is it the turn of what runs whole in one turn, and not at all in the others?"""
-    return int(os.environ['HF_TURN']) % shares() == 0
+    """Is it the turn of what runs whole in one turn of three, and not at all in the others?"""
+    return int(os.environ['HF_TURN']) % parts() == 0
 
 
 def of_the_release():
     """The parts of RELEASE whose turn it is."""
     return [part for n, part in enumerate(RELEASE)
-            if (n + int(os.environ['HF_TURN'])) % shares() == 0]
+            if (n + int(os.environ['HF_TURN'])) % parts() == 0]
 
 
 def known(folder, what):
@@ -63,26 +72,37 @@ def of_suites(folder, selection):
 
 
 def changed():
-    """The drivers that the commit or the files as they are now change, or a test of them; all, if
-    git can't say."""
+    """The drivers that the commit or the files as they are now change, or a test of them, as a set;
+    `servers` stands for the servers of the tests. None if git can't say."""
     done = subprocess.run(['git', 'diff', '--name-only', 'HEAD~1'], cwd=TOP, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if done.returncode:
-        return ('',)
-    return tuple(re.findall(r'^(?:tests/)?drivers/(\w+)/', done.stdout, flags=re.M))
+        return None
+    return set(re.findall(r'^(?:tests/)?drivers/(\w+)/', done.stdout, flags=re.M) +
+               re.findall(r'^tests/(servers)/', done.stdout, flags=re.M)) - {'kit'}
+
+
+def concerned(test, drivers):
+    """Does the change of these drivers make this test run, whatever turn it is?"""
+    words = test['name'].split('_')
+    if drivers is None:
+        return 'own' in suites_of(test)
+    # Words like etcd35 and rediss are of a driver, too.
+    of_them = [word for word in words if word.startswith(tuple(drivers))]
+    return bool(of_them) and (len(drivers) <= FEW_DRIVERS or
+                              'own' in suites_of(test) and of_them[0] == words[0])
 
 
 def in_turn(tests_of_build, turn_number, build='gcc'):
-    """The names of those that run: what takes no turns, and the share of the rest whose turn it
-    is. Neighbours by name, which try the same of other stores, are in other shares: of a suite that
-    runs on three stores or more, each run tries some. A driver that was changed has all its own."""
+    """The names of those that run: what takes no turns, the share of the rest whose turn it is, and
+    what a changed driver concerns. Neighbours by name, which try the same of other stores, are in
+    other shares: of a suite that runs on six stores or more, each run tries some."""
     suites = TURNS | MORE_TURNS.get(build, set())
     long = sorted(test['name'] for test in tests_of_build if suites & suites_of(test) and
                   test['name'] not in NEVER_LEFT_OUT)
     left_out = {name for n, name in enumerate(long) if (n + turn_number) % shares()}
     drivers = changed()
-    left_out -= {test['name'] for test in tests_of_build if 'own' in suites_of(test) and
-                 test['name'].startswith(drivers)}
+    left_out -= {test['name'] for test in tests_of_build if concerned(test, drivers)}
     return [test['name'] for test in tests_of_build if test['name'] not in left_out]
 
 

@@ -224,9 +224,9 @@ def count_points(step, folder, log, env_text):
 def left_out(count, step_name):
     """Which turn this is, and how to run what it leaves out."""
     this = int(os.environ['HF_TURN'])
-    others = ' and '.join(str(this + n) for n in range(1, shares()))
     return f'turn {this % shares() + 1} of {shares()}: {count} tests are left to the others ' \
-           f'(HF_TURN={others} tools/test "{step_name}"; all: tools/test --long "{step_name}")'
+           f'(HF_TURN={this + 1} to {this + shares() - 1} tools/test "{step_name}"; ' \
+           f'all: tools/test --long "{step_name}")'
 
 
 def tests(name, selection, processes=2 * CORES):

@@ -6,7 +6,7 @@
 #
 #   tests/mutants/seeded_file.sh       $CC is the compiler (cc)
 #
-# With the number $HF_TURN (tools/test sets it to one that the commit says) one of three is tried,
+# With the number $HF_TURN (tools/test sets it to one that the commit says) one of six is tried,
 # and of the others only whether the patch applies. $HF_LONG: all of them nevertheless.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -54,7 +54,7 @@ build() { # patch, or '' for none
 
 mkdir "$dir/tree" "$dir/tree/drivers" && cp -R "$top/drivers/file" "$dir/tree/drivers" || exit 70
 shares=1
-[ -z "${HF_TURN-}" ] || [ -n "${HF_LONG-}" ] || shares=3
+[ -z "${HF_TURN-}" ] || [ -n "${HF_LONG-}" ] || shares=6
 at=0
 stale=''
 for patch in "$top"/tests/mutants/file/*.patch; do

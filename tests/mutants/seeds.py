@@ -4,7 +4,7 @@ each of tests/mutants/*.patch, and says which check of CI's found it. What survi
 
     tests/mutants/seeds.py SOURCE BUILD [NAME...]    default: all of them
 
-With the number $HF_TURN (tools/test sets it to one that the commit says) one of three is tried, and
+With the number $HF_TURN (tools/test sets it to one that the commit says) one of six is tried, and
 of the others only whether the patch applies. $HF_LONG: all of them nevertheless.
 
 A patch begins with what the mistake is and which checks may find it, the cheapest first:
@@ -41,7 +41,7 @@ GLANCE = 3      # seconds for one that isn't expected to find anything,
 PATIENCE = 7200     # however long its first point takes
 REST = 10       # seconds that one that finds something nevertheless has to say what,
 SAID = 40       # in so many lines
-SHARES = 3      # of one of them it is the turn
+SHARES = 6      # of one of them it is the turn
 
 
 def keep_build(scratch):

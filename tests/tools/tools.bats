@@ -342,7 +342,7 @@ END
 
 # in_turn TURN BUILD SUITE...: the tests of these suites that a run of tools/test takes.
 in_turn() {
-    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - "$BUILD" "$@" <<'END'
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="${CHOICE-$SOURCE/tools}" python3 - "$BUILD" "$@" <<'END'
 import sys
 import choice
 folder, turn, build, *suites = sys.argv[1:]
@@ -351,68 +351,88 @@ print('\n'.join(choice.in_turn(chosen, int(turn), build)))
 END
 }
 
-@test "test tries a share of the long tests with each commit, and all of them in three" {
-    for turn in 5 6 7; do
+# As many turns as try all tests.
+TURNS='5 6 7 8 9 10'
+
+@test "test tries a share of the long tests with each commit, and all of them in six" {
+    outside_of_git
+    for turn in $TURNS; do
         in_turn "$turn" gcc torture turns unit >"$turn"
         grep -qx mixed_mem "$turn" || echo no >>left_out
         for always in drivers_test seeds seeded_file; do grep -qx "$always" "$turn"; done
     done
-    [ "$(cat left_out)" = $'no\nno' ]
+    [ "$(wc -l <left_out)" = 5 ]
     HF_LONG=1 in_turn 5 gcc torture turns unit | sort >all
-    sort -u 5 6 7 | diff - all
-    [ "$(cat 5 6 7 | sort | uniq -c | grep -c '^ *1 ')" -gt 200 ]
+    cat $TURNS | sort -u | diff - all
+    [ "$(cat $TURNS | sort | uniq -c | grep -c '^ *1 ')" -gt 200 ]
 }
 
-@test "test runs the main suites on every store with each commit, and each other suite on some" {
+@test "test runs conform and lock_basic on every store with each commit, each other suite on some" {
+    outside_of_git
     HF_LONG=1 in_turn 0 gcc stores >all
     stores=$(sed -n 's/^driver_fails_\([a-z0-9]*\)$/\1/p' all | grep -vE '^(account|rediss|etcds)$')
     [ "$(wc -w <<<"$stores")" = 8 ]
-    for turn in 5 6 7; do
+    for turn in $TURNS; do
         in_turn "$turn" gcc stores >run
-        for suite in conform lock_basic lock_life; do
-            for store in sqlite $stores; do
-                # A lease of s3 is too long for it.
-                [ "$suite $store" = "lock_life s3" ] ||
-                    grep -qx "${suite}_$store" run || { echo "$turn: ${suite}_$store"; false; }
+        for suite in conform lock_basic; do
+            for store in sqlite five $stores; do
+                grep -qx "${suite}_$store" run || { echo "$turn: ${suite}_$store"; false; }
             done
         done
-        for suite in lock_again lock_process lock_trips lock_parked low_fd cases mixed outage \
-            history cuts held_many driver_fails below guard node_cases python_cases cli; do
+        for suite in lock_again lock_life lock_process lock_trips lock_parked low_fd cases mixed \
+            outage history cuts held_many driver_fails below guard node_cases python_cases cli; do
             grep -q "^${suite}_" run || { echo "$turn: $suite"; false; }
         done
     done
 }
 
-@test "test: a commit that changes a driver tries all tests of the driver's own" {
-    mkdir -p repo/tools repo/drivers/etcd
-    cp "$SOURCE/tools/choice.py" repo/tools/
-    cd repo
+@test "test: a commit that changes a driver tries all tests on it, or only its own" {
+    outside_of_git
+    mkdir -p drivers/etcd drivers/kit drivers/nats tests/drivers/mariadb tests/servers
     git init -q .
     git config user.email a@example.org
     git config user.name a
     git commit -q --allow-empty -m one
     # Nobody can say what a commit without a parent changes.
-    [ "$(tried_in_turns)" = '3 etcd_test 3 mariadb_tcp 3 mariadb_test ' ]
+    [ "$(tried_in_turns)" = 'etcd_test mariadb_test servers ' ]
     git commit -q --allow-empty -m two
-    for text in three four; do
-        [ "$(tried_in_turns)" = '1 etcd_test 1 mariadb_tcp 1 mariadb_test ' ]
-        git commit -q --allow-empty -m "$text"
-    done
+    echo text >drivers/kit/kit.c
+    git add drivers
+    git commit -qm three
+    [ "$(tried_in_turns)" = '' ]
     echo text >drivers/etcd/etcd.c
     git add drivers
-    [ "$(tried_in_turns)" = '3 etcd_test 1 mariadb_tcp 1 mariadb_test ' ]
+    [ "$(tried_in_turns)" = 'driver_fails_etcds etcd_test lock_life_etcd outage_etcd_cluster ' ]
+    git commit -qm four
+    [ "$(tried_in_turns)" = 'driver_fails_etcds etcd_test lock_life_etcd outage_etcd_cluster ' ]
+    echo text >tests/drivers/mariadb/mariadb_test.bats
+    echo text >tests/servers/etcd
+    git add tests
     git commit -qm five
-    [ "$(tried_in_turns)" = '3 etcd_test 1 mariadb_tcp 1 mariadb_test ' ]
+    [ "$(tried_in_turns)" = 'lock_life_mariadb mariadb_test servers ' ]
+    echo more | tee drivers/etcd/etcd.c tests/drivers/mariadb/mariadb_test.bats >drivers/nats/nats.c
+    git add .
+    [ "$(tried_in_turns)" = 'etcd_test mariadb_test servers ' ]
 }
 
-# In how many of three turns each of these is tried, by the tools of this folder.
+# tools/choice.py in a folder of its own, for which git knows of no commit.
+outside_of_git() {
+    mkdir -p repo/tools
+    cp "$SOURCE/tools/choice.py" repo/tools/
+    export GIT_CEILING_DIRECTORIES=$PWD
+    cd repo
+    export CHOICE=$PWD/tools
+}
+
+# Which of these are tried in each turn.
 tried_in_turns() {
     local turn
-    for turn in 5 6 7; do SOURCE=$PWD in_turn "$turn" gcc own; done |
-        grep -E '^(etcd|mariadb)_t' | sort | uniq -c | sed 's/^ *//' | tr '\n' ' '
+    for turn in $TURNS; do in_turn "$turn" gcc stores; done |
+        grep -xE '(etcd|mariadb)_test|lock_life_(etcd|mariadb)|(out|drive).*_etcd(s|_.*)|servers' |
+        sort | uniq -c | sed -n 's/^ *6 //p' | tr '\n' ' '
 }
 
-@test "test: three turns try each test, and make each part of a release" {
+@test "test: six turns try each test, and three make each part of a release" {
     mkdir build
     ln -s "$BUILD/meson-info" build/
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - build <<'END'
@@ -427,15 +447,17 @@ class Taken(steps.Step):
         self.name, self.note, self.before, self.details = name, '', (), []
     def check(self, *words):
         pass
-for os.environ['HF_TURN'] in '567':
+for turn in range(5, 11):
+    os.environ['HF_TURN'] = str(turn)
     for name in 'test gcc', 'test stores', 'test compute':
         steps.STEPS[name][0](Taken(name))
     parts.append(choice.of_the_release())
     clang.append(choice.whole())
 names = [name for command in tried for name in command[command.index('--num-processes') + 2:]]
 assert set(names) == listed, set(names) ^ listed
-assert sorted(parts) == [[part] for part in sorted(choice.RELEASE)], parts
-assert sorted(clang) == [False, False, True], clang
+for three in parts[:3], parts[3:]:
+    assert sorted(three) == [[part] for part in sorted(choice.RELEASE)], parts
+assert [sorted(three) for three in (clang[:3], clang[3:])] == [[False, False, True]] * 2, clang
 os.environ['HF_LONG'] = '1'
 assert choice.of_the_release() == choice.RELEASE and choice.whole()
 END
@@ -475,10 +497,11 @@ END
 }
 
 @test "test tries a share of the command's tests with the address sanitizer" {
-    for turn in 5 6 7; do in_turn "$turn" asan cli >"$turn"; done
+    outside_of_git
+    for turn in $TURNS; do in_turn "$turn" asan cli >"$turn"; done
     HF_LONG=1 in_turn 5 gcc cli | grep -v cinema | sort >all
-    sort -u 5 6 7 | grep -v cinema | diff - all
-    [ "$(cat 5 6 7 | sort | uniq -d | wc -l)" = 0 ]
+    cat $TURNS | sort -u | grep -v cinema | diff - all
+    [ "$(cat $TURNS | sort | uniq -d | wc -l)" = 0 ]
 }
 
 # A folder with a core of one file, compiled and run as tools/coverage has it.
