@@ -1,6 +1,6 @@
 /*
  * sim.h - clients of modelled stores on a virtual clock. The lock is the shipped step; what a
- * client does between two steps follows core/store/cas_loop.c, and wait_look.c and accept.c of
+ * client does between two steps follows core/store/cas_loop.c, and wait_advance.c and accept.c of
  * core/client.
  */
 #ifndef SIM_H

@@ -1,6 +1,6 @@
 /*
  * sim_holdfast.c - a client of Holdfast on a server store: the rules of core/store/cas_loop.c, and
- * of wait_look.c and accept.c of core/client, around the shipped step.
+ * of wait_advance.c and accept.c of core/client, around the shipped step.
  *
  * What a client would decide when a reply arrives is decided when the store sends it: the row is
  * the same, and its reading of the store's clock is that of the reply, up to the length of the
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in core/client: wait_look.c, wait_schedule.c; core/store/cas_loop.c; the drivers' queue_cap.
- */
+/* As in core/client: wait_advance.c, wait_schedule.c; in core/store/cas_loop.c; and the drivers'
+   queue_cap. */
 enum {
     STAGGER_US = 500000,
     NET_US = 30000000,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_US = 100000 };
+enum { LEFT_KNOWN_US = 100000 };
 
 static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
 {
@@ -38,15 +38,15 @@ static void show_left(hf *h, const hf_party *p, hf_party_info *to)
     int64_t now = hf__local_us(), left_ms = HF_FOREVER;
     if (!h->port.caps.sessions || !p->token || p->expires_us) return;
     pthread_mutex_lock(&h->mu);
-    int known = h->told.session == p->session && now - h->told.at_us < TOLD_US;
-    if (known) left_ms = h->told.left_ms;
+    int known = h->lease_left.session == p->session && now - h->lease_left.at_us < LEFT_KNOWN_US;
+    if (known) left_ms = h->lease_left.left_ms;
     pthread_mutex_unlock(&h->mu);
     if (!known) {
         if (hf__port_lease_left(&h->port, p->session, &left_ms, NULL) == HF_LOST) left_ms = 0;
         pthread_mutex_lock(&h->mu);
-        h->told.session = p->session;
-        h->told.left_ms = left_ms;
-        h->told.at_us = now;
+        h->lease_left.session = p->session;
+        h->lease_left.left_ms = left_ms;
+        h->lease_left.at_us = now;
         pthread_mutex_unlock(&h->mu);
     }
     to->left_ms = left_ms;

@@ -34,7 +34,6 @@ static void note_late_grant(struct hf_wait *w)
     hf__error_keep(&w->why, &why);
 }
 
-/* The grant is in the store; do we still believe it, and can we hold it? */
 int hf__accept_grant(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
@@ -135,15 +134,15 @@ static int early(struct hf_wait *w)
    an earlier request with the same caller-chosen id. */
 static int accept_named_grant(struct hf_wait *w, hf_row *row)
 {
-    hf_party *p = &row->party[0], told = *p;
-    if (row->n_holders != 1 || told.token <= w->seen_rev) return 0;
-    if (memcmp(told.id, w->party.id, 16) != 0) return 0;
+    hf_party *p = &row->party[0], named = *p;
+    if (row->n_holders != 1 || named.token <= w->seen_rev) return 0;
+    if (memcmp(named.id, w->party.id, 16) != 0) return 0;
     hf_party_copy(p, &w->party);
-    p->token = told.token;
-    p->session = told.session;
-    p->since_us = told.since_us;
-    p->expires_us = told.expires_us;
-    p->flags = told.flags;
+    p->token = named.token;
+    p->session = named.session;
+    p->since_us = named.since_us;
+    p->expires_us = named.expires_us;
+    p->flags = named.flags;
     return hf__accept_handover(w, row);
 }
 
@@ -162,7 +161,7 @@ static void another_has_it(struct hf_wait *w, const hf_party *p)
     pthread_mutex_unlock(&h->mu);
 }
 
-enum hf_notified hf__read_notification(struct hf_wait *w, hf_row *row)
+enum hf_notified hf__act_on_notification(struct hf_wait *w, hf_row *row)
 {
     const hf_notify_ops *ops = w->h->port.caps.notify;
     if (!ops || !ops->payload || !w->subscribed || !ops->payload(w->h->port.st, &w->e->key, row))

@@ -5,11 +5,14 @@
  *    wait of this handle is for the key.
  * 2. Everything else is a wait (acquire_by_wait, wait.c). It enters the key's local queue; only the
  *    first of that queue asks the store.
- * 3. The caller's thread makes the first look (wait_look.c). On a server it begins with an
- *    `acquire` of the driver, unless this handle knows the row as one that it has left free or
- *    handed over: then it begins with a write upon that row. Later looks are made by the same
- * thread on local stores, else by the dispatcher (core/threads/dispatcher.c), which drives a wait
- * that was started with a callback (hf_acquire_start) from the beginning.
+ * 3. The caller's thread makes the first look (wait_advance.c): it asks the store for the key. On a
+ *    server the look begins with an `acquire` of the driver, unless this handle knows the row as
+ *    one that it has left free or handed over: then it begins with a write upon that row.
+ * 4. On local stores the same thread makes the later looks, too. Elsewhere the dispatcher does
+ *    (core/threads/dispatcher.c). It also drives, from the beginning, a wait that was started with
+ * a callback (hf_acquire_start).
+ * 5. A wait that finds its grant, in the answer, in the row or in a notification, accepts it
+ *    (accept.c), which makes the lock (lock.c).
  */
 #include "acquire.h"
 
@@ -21,7 +24,7 @@
 #include "session.h"
 #include "start_threads.h"
 #include "wait.h"
-#include "wait_look.h"
+#include "wait_advance.h"
 #include "wait_schedule.h"
 #include "wait_state.h"
 
@@ -131,7 +134,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     h->callers++;
     hf__wait_moves(w, HF_WAIT_FIRST_LOOK);
     pthread_mutex_unlock(&h->mu);
-    for (int over = 0; !over;) over = hf__wait_look(w); /* a try is over after one look */
+    for (int over = 0; !over;) over = hf__wait_advance(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
     hf__leave_call(h);
     hf__session_put(&h->sessions, w->session);
@@ -174,7 +177,7 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
     if (w.deadline_us == w.started_us && e->first)
         try_beside(h, &w); /* others of this process wait: the store decides whether it may pass */
     else
-        hf__wait_sync(h, &w);
+        hf__wait_until_over(h, &w);
     pthread_cond_destroy(&w.changed);
     if (w.code) {
         if (err) *err = w.err;
@@ -292,10 +295,10 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     w->dispatched = 1;
     w->party.wakeup = HF_DISPATCHER_WAKEUP;
     hf__ref(h);
-    hf__line_up(h, w);
-    int lined = w->state == HF_WAIT_LOCAL;
+    hf__enter_local_queue(h, w);
+    int is_behind_others = w->state == HF_WAIT_LOCAL;
     *ret = w;
-    if (!lined || w->deadline_us != INT64_MAX) hf__kick_dispatcher(h);
+    if (!is_behind_others || w->deadline_us != INT64_MAX) hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
     return 0;
 }

@@ -7,7 +7,6 @@
 #include "os.h"
 #include "validity.h"
 
-/* Returns the local time until which the holder of a lock with a session may believe. */
 int64_t hf__session_until(const hf_lock *l)
 {
     int64_t until = l->session->gone ? 0 : l->session->until_us;

@@ -55,7 +55,7 @@ struct hf_release_all {
 /* Copies the row that the handle knows of the lock's key. Returns 1 if it knows one. */
 static int has_row(hf_lock *l, hf_row *row)
 {
-    if (l->busy || l->telling || l->releasing || l->detached || l->session || l->at_least_ms)
+    if (l->busy || l->in_callback || l->releasing || l->detached || l->session || l->at_least_ms)
         return 0;
     if (l->e->locks != l || l->next || !hf__perhaps_held(l)) return 0;
     return hf__known_row(l, row);
@@ -197,7 +197,7 @@ static hf_lock *any_lock(struct hf_release_all *c, int *ret_some)
         for (struct hf_entry *e = h->table[i]; e; e = e->next)
             for (hf_lock *l = e->locks; l; l = l->next) {
                 *ret_some = 1;
-                if (!l->busy && !l->telling && (!l->releasing || l->pending_release)) return l;
+                if (!l->busy && !l->in_callback && (!l->releasing || l->pending_release)) return l;
             }
         if (!*ret_some) c->bucket = i + 1;
     }

@@ -50,13 +50,6 @@ void hf__set_deadline(hf_lock *l)
     hf__kick_monitor(l->h, at);
 }
 
-void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
-{
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
-            for (hf_lock *l = e->locks; l; l = l->next) see(l, arg);
-}
-
 void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row)
 {
     int64_t first = INT64_MAX;

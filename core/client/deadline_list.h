@@ -1,6 +1,6 @@
 /*
  * deadline_list.h - when the expiry monitor looks at what ends by time: at a lock whose lease ends
- * or whose loss is to be told, and at a handover whose claim is awaited. The list is a heap
+ * or whose loss is to be reported, and at a handover whose claim is awaited. The list is a heap
  * (util/deadlines.h). Under the mutex where nothing else is said.
  */
 #ifndef HF_DEADLINE_LIST_H
@@ -24,7 +24,6 @@ int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
 /* Puts the lock into the queue, or to its new place there, and wakes the expiry monitor if need be.
    To be called after any change of what hf__watch_at computes from. */
 void hf__set_deadline(hf_lock *lock);
-void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 /* If `row`, as just written, holds a grant that was handed over: on local stores the expiry monitor
    passes it on when its claim timeout ends, should no other client do so. A waiter that was granted
    beside others calls it, too: the row may hold their unclaimed grants. On servers it does nothing:

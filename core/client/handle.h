@@ -116,7 +116,7 @@ struct hf_lock {
     hf_error *why; /* the error of the first failed renewal since the last success; NULL: none */
     uint32_t at_least_ms;
     uint8_t lost, loss_reported, releasing;
-    uint8_t telling;         /* its teller runs on_lost */
+    uint8_t in_callback;     /* callback_thread runs on_lost */
     uint8_t detached;        /* not bound to this handle */
     uint8_t adopted;         /* made by hf_adopt: the holder may be another process */
     uint8_t unrenewed;       /* it has a lease that this handle doesn't renew */
@@ -131,7 +131,7 @@ struct hf_lock {
     uint8_t mode;   /* enum hf_mode */
     uint8_t id[16]; /* the id of its request; unset if it was acquired with default options on an
                        instant store */
-    pthread_t teller;
+    pthread_t callback_thread;
     char own_owner[HF_OWNER_CAP];
     /* The rest is for a grant that ends by time or is renewed; otherwise it is all zero. */
     struct hf_deadline watch;     /* in hf.watched: when the expiry monitor is to look at the lock
@@ -164,12 +164,12 @@ struct hf_wait {
        have it look later. Set while the wait is queued on a store without wakeups. */
     int64_t poll_at_us;
     struct hf_deadline look;    /* of hf.looks */
-    struct hf_deadline notice;  /* in hf.notices: when the expiry monitor looks at the row for this
-                                   wait */
+    struct hf_deadline check;   /* in hf.checks: when the expiry monitor looks at the row for this
+                                    wait */
     struct hf_peer_link *peers; /* the sessions that the wait depends on: see peers.h */
     uint8_t peers_unknown;      /* the wait depends on too many sessions to note them */
-    uint8_t unnoticed;          /* the expiry monitor was to look for this wait before the wait was
-                                   queued */
+    uint8_t check_missed;       /* the expiry monitor was to look for this wait before the wait was
+                                queued */
     int64_t away_since_us;      /* local: since when the store hasn't answered; 0: it answers */
     int64_t asked_at_us;        /* local: a time before the last write that may have granted it */
     uint64_t seen_rev;          /* the rev of the row in which it is queued */
@@ -221,8 +221,8 @@ enum hf_closing { HF_OPEN, HF_CLOSING_WAITS, HF_CLOSING_LOCKS, HF_CLOSING_THREAD
 struct hf {
     struct hf_port port;
     pthread_mutex_t mu;
-    pthread_cond_t changed; /* signalled when a lock's `busy` or `telling` ends, when a wait ends,
-                               and at the end of the handle */
+    pthread_cond_t changed; /* signalled when a lock's `busy` or `in_callback` ends, when a wait
+                               ends, and at the end of the handle */
     enum hf_closing closing;
 
     struct hf_entry **table;
@@ -243,7 +243,7 @@ struct hf {
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
-    } told; /* when a session ends, as the store said last */
+    } lease_left; /* when a session ends, as the store said last */
 
     struct {
         const struct hf_entry *e; /* NULL: there is none */
@@ -266,7 +266,7 @@ struct hf {
        those behind others of this handle by their deadlines. */
     struct hf_deadlines looks;
     size_t n_dispatched;                 /* how many of the dispatcher's waits are at the store */
-    struct hf_deadlines notices;         /* the waits for which the expiry monitor looks at the row
+    struct hf_deadlines checks;          /* the waits for which the expiry monitor looks at the row
                                           */
     struct hf_deadlines claim_deadlines; /* of entries */
     int64_t looked_us;                   /* local: when the dispatcher looked last, within about a
@@ -286,8 +286,8 @@ struct hf {
     struct hf_peers peers;
     int64_t sweep_at_us; /* local: when all waits, if they are many, may be looked at again */
     int monitor_sleeps, monitor_todo;
-    int deaths_told; /* 1: the store reports deaths to the expiry monitor; -1: the monitor has to
-                        look for them; 0: not yet known */
+    int deaths_reported; /* 1: the store reports deaths to the expiry monitor; -1: the monitor has
+                        to look for them; 0: not yet known */
 
     hf_stats stats;
 
@@ -317,6 +317,7 @@ static inline struct hf_name hf__name(const char *key)
     return (struct hf_name){key, len, hf__hash(key, len)};
 }
 int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
+void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 /* Finds or makes the key's entry, with a reference for the caller. */
 static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf_error *err)
 {
@@ -362,9 +363,9 @@ static inline int hf__at_store(const struct hf_wait *w)
    planned to, because a notification would wake all of them. */
 static inline int hf__backs_off(const struct hf_wait *w) { return w->refused || w->full; }
 /* Makes the expiry monitor look for this wait at that time. */
-static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
+static inline void hf__check_at(struct hf_wait *w, int64_t at_us)
 {
-    hf__deadline_set(&w->h->notices, &w->notice, at_us);
+    hf__deadline_set(&w->h->checks, &w->check, at_us);
 }
 
 /* Returns 1 if the handle was opened in this process. */

@@ -69,3 +69,10 @@ HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_erro
     *ret = e;
     return 0;
 }
+
+void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
+{
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (hf_lock *l = e->locks; l; l = l->next) see(l, arg);
+}

@@ -39,7 +39,6 @@ static HF_COLD void untangle(hf_lock *l)
     if (l->h->closing) pthread_cond_broadcast(&l->h->changed);
 }
 
-/* Forgets the lock; its key's entry stays. Under the mutex. */
 void hf__lock_free(hf_lock *l)
 {
     hf *h = l->h;
@@ -87,26 +86,11 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->freed = NULL;
     l->why = NULL;
     l->at_least_ms = 0;
-    l->lost = l->loss_reported = l->releasing = l->telling = 0;
+    l->lost = l->loss_reported = l->releasing = l->in_callback = 0;
     l->detached = l->adopted = l->unrenewed = l->pending_release = 0;
     l->lost_by = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
-}
-
-/* Plans the renewal for when a third of the lease, or of what is left of it, is over. */
-void hf__plan_renewal(hf_lock *l)
-{
-    int64_t third = (int64_t)l->lease_ms * 1000 / 3;
-    int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
-    if (l->session && l->session->keep_at_us != INT64_MAX)
-        left = third; /* a keeper keeps the session; the renewal only looks whether the row still
-                         has the grant */
-    else if (l->session)
-        left = (hf__session_until(l) - hf__local_us()) / 3;
-    if (left < 0) left = 0;
-    l->claims = 0;
-    hf__renew_at(l, hf__local_us() + (left < third ? left : third));
 }
 
 HF_COLD int hf__lock_more(hf *h)
@@ -159,8 +143,6 @@ static HF_COLD hf_lock *new_with_memory(hf *h, struct hf_entry *e, const hf_part
     return hf__lock_more(h) ? NULL : hf__lock_new(h, e, p, row, w);
 }
 
-/* Returns a lock for the grant of `p` in the stored row `row`. The lock takes over the caller's
-   reference to the entry. NULL: out of memory. Called under the mutex. */
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
                       const struct hf_wait *w)
 {
@@ -181,7 +163,6 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     return w || p->lease_ms ? set_up_more(l, p, row, w) : l;
 }
 
-/* Notes what the stored row says of the grant. */
 void hf__note_row(hf_lock *l, const hf_row *row)
 {
     int64_t at = hf__find_token(row, l->token);
@@ -197,7 +178,7 @@ void hf__note_row(hf_lock *l, const hf_row *row)
 void hf__seize(hf_lock *l)
 {
     hf *h = l->h;
-    while (l->busy || (l->telling && !pthread_equal(l->teller, pthread_self())))
+    while (l->busy || (l->in_callback && !pthread_equal(l->callback_thread, pthread_self())))
         pthread_cond_wait(&h->changed, &h->mu);
     l->busy = 1;
 }

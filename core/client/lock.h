@@ -12,11 +12,14 @@ struct hf_wait;
 
 /* Allocates memory for one more lock, which the next hf__lock_new uses. Returns 0 or HF_NOMEM. */
 int hf__lock_more(hf *h);
+/* Makes the lock for the grant of `p` in the stored row `row`; the lock takes over the caller's
+   reference to the entry. `w`: the wait that was granted it; NULL: by acquire_now. Returns NULL
+   without memory. */
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
                       const struct hf_wait *w);
-void hf__plan_renewal(hf_lock *lock);
 /* Notes what the stored row says of the grant. */
 void hf__note_row(hf_lock *lock, const hf_row *row);
+/* Forgets the lock; its key's entry stays. */
 void hf__lock_free(hf_lock *lock);
 
 /* Waits until no other thread works on the lock, and reserves it for this thread. If the lock is

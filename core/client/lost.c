@@ -65,8 +65,8 @@ void hf__run_on_lost(hf_lock *l)
     void (*tell)(void *, hf_lock *) = l->on_lost;
     void *arg = l->on_lost_arg;
     l->loss_reported = 1;
-    l->telling = 1;
-    l->teller = pthread_self();
+    l->in_callback = 1;
+    l->callback_thread = pthread_self();
     int freed = 0;
     l->freed = &freed;
     pthread_mutex_unlock(&h->mu);
@@ -74,7 +74,7 @@ void hf__run_on_lost(hf_lock *l)
     pthread_mutex_lock(&h->mu);
     if (freed) return; /* released by the callback */
     l->freed = NULL;
-    l->telling = 0;
+    l->in_callback = 0;
     pthread_cond_broadcast(&h->changed);
 }
 

@@ -16,9 +16,11 @@ enum hf_lost_by {
     HF_BY_MAX_HOLD, /* max_hold_ms is over; the store still has the grant */
     HF_BY_STORE     /* the store says so */
 };
-/* Makes hf_lost_fd readable, stops the renewal, and leaves the callback to the expiry monitor. */
+/* Marks the lock as lost: makes hf_lost_fd readable, stops the renewal, and leaves the callback to
+   the expiry monitor, which calls hf__run_on_lost. */
 void hf__mark_lost(hf_lock *lock, enum hf_lost_by by);
-/* Marks the lock as lost if its holder may not believe any more (hf__perhaps_held). */
+/* Marks a lock as lost that is over by its lease or by max_hold_ms, and finds which. The caller has
+   seen that it is over (hf__perhaps_held). */
 void hf__mark_expired(hf_lock *lock);
 /* Calls the callback of a lost lock, if it has one, once. Called with the mutex, which is released
    meanwhile. */

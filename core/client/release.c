@@ -203,7 +203,7 @@ static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
     /* A request, its callback, or the expiry monitor's heap may refer to the lock. */
-    int rc, waits = l->busy || l->telling || l->watch.nth;
+    int rc, waits = l->busy || l->in_callback || l->watch.nth;
     struct asked asked = {NOT_BELIEVED, 0};
     if (waits) {
         asked = ask_now(l);

@@ -3,6 +3,7 @@
  */
 #include "renewal_queue.h"
 
+#include "belief.h"
 #include "handle.h"
 #include "os.h"
 
@@ -32,6 +33,20 @@ void hf__renew_at(hf_lock *l, int64_t at_us)
     l->renew_at_us = at_us;
     if (l->renewal.nth) hf__renewal_drop(l);
     if (hf__renewable(l)) hf__deadline_set(&l->h->renewals.waiting, &l->renewal, at_us);
+}
+
+void hf__plan_renewal(hf_lock *l)
+{
+    int64_t third = (int64_t)l->lease_ms * 1000 / 3;
+    int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
+    if (l->session && l->session->keep_at_us != INT64_MAX)
+        left = third; /* a keeper keeps the session; the renewal only looks whether the row still
+                         has the grant */
+    else if (l->session)
+        left = (hf__session_until(l) - hf__local_us()) / 3;
+    if (left < 0) left = 0;
+    l->claims = 0;
+    hf__renew_at(l, hf__local_us() + (left < third ? left : third));
 }
 
 void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)

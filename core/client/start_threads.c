@@ -64,7 +64,7 @@ void hf__kick_monitor(hf *h, int64_t at_us)
 {
     uint64_t one = 1;
     /* The first wait makes the monitor run once, so that it asks the store to report deaths. */
-    int settled = h->deaths_told || !h->port.caps.local || !h->port.caps.liveness;
+    int settled = h->deaths_reported || !h->port.caps.local || !h->port.caps.liveness;
     if (!h->monitor_runs || (at_us >= h->monitor_until_us && settled)) return;
     h->monitor_todo = 1;
     if (!h->monitor_sleeps) return;

@@ -1,7 +1,7 @@
 /*
  * wait.c - a request from its beginning to its end, but for those that acquire_now (acquire.c)
  * grants by one call. On a server every request is one of these. What a look at the store does:
- * wait_look.c.
+ * wait_advance.c.
  */
 #include "wait.h"
 
@@ -12,7 +12,7 @@
 #include "peers.h"
 #include "session.h"
 #include "start_threads.h"
-#include "wait_look.h"
+#include "wait_advance.h"
 #include "wait_schedule.h"
 #include "wait_state.h"
 #include "withdraw.h"
@@ -70,7 +70,7 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
 
 /* ---- the subscription of its key ---- */
 
-int hf__wanted(const struct hf_wait *w)
+int hf__needs_notifications(const struct hf_wait *w)
 {
     return hf__at_store(w) && w->state != HF_WAIT_FIRST_LOOK && w->dispatched && !hf__backs_off(w);
 }
@@ -81,7 +81,7 @@ struct hf_wait *hf__subscriber_of(const struct hf_entry *e)
     uint32_t left = e->n_at_store;
     for (struct hf_wait *w = e->first; w && left; w = w->next) {
         left -= (uint32_t)hf__at_store(w);
-        if (hf__wanted(w)) found = w;
+        if (hf__needs_notifications(w)) found = w;
     }
     return found;
 }
@@ -94,7 +94,7 @@ int hf__subscription_changes(const struct hf_wait *w)
     return to != e->subscriber || (to && (to->state == HF_WAIT_QUEUED) != e->key.in_line);
 }
 
-void hf__change_subscription(hf *h, struct hf_entry *e)
+void hf__subscribe_later(hf *h, struct hf_entry *e)
 {
     if (e->changed || !h->port.caps.notify) return;
     e->changed = 1;
@@ -129,7 +129,7 @@ static int holds_already(const struct hf_wait *w)
     return 0;
 }
 
-void hf__line_up(hf *h, struct hf_wait *w)
+void hf__enter_local_queue(hf *h, struct hf_wait *w)
 {
     struct hf_entry *e = w->e;
     w->prev = e->last;
@@ -154,7 +154,7 @@ void hf__wait_finish(struct hf_wait *w)
     hf__wait_moves(w, HF_WAIT_ENDED);
     hf__deadline_drop(&h->looks, &w->look);
     while (w->pins) pthread_cond_wait(&w->changed, &h->mu);
-    hf__deadline_drop(&h->notices, &w->notice);
+    hf__deadline_drop(&h->checks, &w->check);
     hf__forget_peers(w);
     if (listed) {
         *w->list_prev = w->list_next;
@@ -165,7 +165,7 @@ void hf__wait_finish(struct hf_wait *w)
     }
     if (e->subscriber == w) {
         e->subscriber = NULL;
-        hf__change_subscription(h, e);
+        hf__subscribe_later(h, e);
     }
     hf__session_put(&h->sessions, w->session);
     hf__session_put(&h->sessions, w->queue_session);
@@ -209,7 +209,7 @@ static void drive_by_wakeup(hf *h, struct hf_wait *w)
     for (int over = 0; !over;) {
         hf_event_count events;
         int fails = local->wakeup_begin(h->port.st, wakeup, 0, &events, NULL);
-        over = hf__wait_look(w);
+        over = hf__wait_advance(w);
         if (!over && fails) hf__pause(hf__poll_us(h));
         if (!over && !fails)
             local->sleep(h->port.st, wakeup, &events, hf__min64(w->deadline_us, w->look_at_us),
@@ -218,12 +218,12 @@ static void drive_by_wakeup(hf *h, struct hf_wait *w)
     pthread_mutex_lock(&h->mu);
 }
 
-void hf__wait_sync(hf *h, struct hf_wait *w)
+void hf__wait_until_over(hf *h, struct hf_wait *w)
 {
     int local = h->port.caps.local != NULL, over = 0;
     w->party.wakeup = local ? (uint8_t)(1 + h->next_wakeup++ % (HF_WAKEUPS - 1)) : 0;
     h->callers++;
-    hf__line_up(h, w);
+    hf__enter_local_queue(h, w);
     while (w->state == HF_WAIT_LOCAL) {
         int code = w->cancel ? HF_CANCELED : hf__local_us() >= w->deadline_us ? HF_TIMEOUT : 0;
         if (code) {
@@ -241,7 +241,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         do {
             hf__cond_until(&w->changed, &h->mu, w->look_at_us);
             pthread_mutex_unlock(&h->mu);
-            over = hf__wait_look(w);
+            over = hf__wait_advance(w);
             pthread_mutex_lock(&h->mu);
         } while (!over && w->state == HF_WAIT_FIRST_LOOK);
         if (!over && hf__need_dispatcher(h)) {
@@ -254,7 +254,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         w->dispatched = !over;
         h->n_dispatched += w->dispatched;
         hf__schedule(w);
-        if (!over && hf__subscription_changes(w)) hf__change_subscription(h, w->e);
+        if (!over && hf__subscription_changes(w)) hf__subscribe_later(h, w->e);
         if (!over) hf__kick_dispatcher(h);
     }
     if (over) hf__wait_finish(w);

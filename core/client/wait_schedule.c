@@ -129,13 +129,13 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         end = hf__min64(end, hf__local_us() + (place + 1) * HF_LOOK_MOST_US);
         hf__look_at(w, INT64_MAX); /* a wakeup, or the expiry monitor */
         /* The expiry monitor may have been woken for this wait meanwhile: it looks at once. */
-        if (w->unnoticed) end = 0;
-        w->unnoticed = 0;
+        if (w->check_missed) end = 0;
+        w->check_missed = 0;
         hf__note_peers(w, row, row->n_holders + place);
-        if (!w->notice.nth || end < w->notice.at_us) hf__notice_at(w, end);
+        if (!w->check.nth || end < w->check.at_us) hf__check_at(w, end);
         int rc = hf__need_monitor(h);
         if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
-        if (!rc) hf__kick_monitor(h, w->notice.at_us);
+        if (!rc) hf__kick_monitor(h, w->check.at_us);
     } else {
         /* Such a store doesn't notify of the death of a process. */
         int notified = w->subscribed && !h->port.caps.liveness;
@@ -163,9 +163,7 @@ static int is_stuck(struct hf_wait *w, const hf_row *row)
     return is_dead(w, &row->party[row->n_holders]);
 }
 
-/* Returns 1 if the wait has nothing to do. A waiter behind the first one lets those ahead of it act
-   first. */
-int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
+int hf__lets_others_act(struct hf_wait *w, const hf_row *row)
 {
     int64_t at = hf__find_id(row, w->party.id);
     if (w->state != HF_WAIT_QUEUED || at < (int64_t)row->n_holders + 1) return 0;

@@ -32,8 +32,9 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place);
 /* Returns how much later than the first waiter the one at `place` acts upon a lease that has
    ended. */
 int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place);
-/* Returns 1 if a step of this row is useless; then plans the next look. */
-int hf__nothing_to_do(struct hf_wait *w, const hf_row *row);
+/* Returns 1 if the wait is queued, and others have to act first on this row; then plans its next
+   look. */
+int hf__lets_others_act(struct hf_wait *w, const hf_row *row);
 
 /* ---- a pause before the first look ---- */
 

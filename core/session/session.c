@@ -65,7 +65,6 @@ static void forget(struct hf_sessions *s, struct hf_session *t)
     if (s->ending && !s->above->need_renewer(s->of, NULL)) s->above->wake_renewer(s->of);
 }
 
-/* Gives up one reference; NULL is allowed. Under the mutex. */
 void hf__session_put(struct hf_sessions *s, struct hf_session *t)
 {
     if (!t || --t->users) return;
@@ -92,8 +91,6 @@ static void end_one(struct hf_sessions *s)
     }
 }
 
-/* Ends and frees all sessions, when the handle is closed and no other thread is left. `away`: the
-   store doesn't answer, so it isn't asked to end sessions, which run out by themselves. */
 void hf__sessions_close(struct hf_sessions *s, int away)
 {
     pthread_mutex_lock(s->mu);
@@ -190,10 +187,6 @@ static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
     return hf__min64(s->port->io_timeout_ms * 1000, us);
 }
 
-/* Asks the store to keep the session, unless another thread does so already. Called with the mutex,
-   which is released during the request.
-   Returns: 0; HF_LOST: the session is over, and so is every grant that is bound to it; another
-   code: the store did not answer. */
 int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
 {
     int64_t ms;
@@ -233,9 +226,6 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     return rc;
 }
 
-/* Sees to it that *at, the caller's reference or NULL, is a session with at least half of its time
-   left: keeps the session, or makes another one. Called with the mutex, which is released during
-   requests. */
 int hf__session_have(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_session **at,
                      hf_error *err)
 {
@@ -261,8 +251,6 @@ int hf__session_have(struct hf_sessions *s, uint32_t lease_ms, int own, struct h
     return HF_UNAVAILABLE; /* each of them was dead */
 }
 
-/* Returns a session for a grant that another handle has made, which lives for `ms` more from
-   sent_us; NULL: out of memory. Under the mutex. */
 struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, int64_t sent_us,
                                      int64_t ms)
 {
@@ -278,9 +266,6 @@ struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, i
     return t;
 }
 
-/* Starts the time of a session that belongs to one grant. From now on the session isn't kept, and
-   ends one lease after asked_us, as a lease that is counted from its grant. Called with the mutex,
-   which is released during a request. */
 void hf__session_begins(struct hf_sessions *s, struct hf_session *t, int64_t asked_us)
 {
     int64_t all = safe_us(t->lease_ms);
@@ -299,8 +284,6 @@ int hf__session_kept(const struct hf_sessions *s, uint64_t session)
     return 0;
 }
 
-/* Keeps a session whose time has come, or leaves it to run out if nobody has used it for long.
-   Called with the mutex, which is released during a request. */
 void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
 {
     if (!t->users && hf__local_us() - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
@@ -313,9 +296,6 @@ void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
     if (!--t->users && (t->own || t->gone)) forget(s, t);
 }
 
-/* The renewer's part: ends one session that is no longer needed, and, if no keeper can be started,
-   keeps those that are due. Returns when to look again. Called with the mutex, which is released
-   during requests. */
 int64_t hf__sessions_tend(struct hf_sessions *s)
 {
     int64_t next;

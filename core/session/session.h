@@ -84,20 +84,22 @@ struct hf_sessions {
    requests. */
 int hf__session_have(struct hf_sessions *all, uint32_t lease_ms, int own, struct hf_session **at,
                      hf_error *err);
+/* Gives up one reference; NULL is allowed. */
 void hf__session_put(struct hf_sessions *all, struct hf_session *s);
 /* Returns 1 if others would learn of this session's death later than of a new one's. Then holds
    that go on move to a new session. */
 int hf__session_stale(const struct hf_sessions *all, const struct hf_session *s);
-/* Asks the store to keep the session. Called with the mutex, which is released during the request.
-   Returns: 0; HF_LOST: the session is over, and so is every grant that is bound to it; another
-   code: the store did not answer. */
+/* Asks the store to keep the session, unless another thread does so already. Called with the mutex,
+   which is released during the request. Returns: 0; HF_LOST: the session is over, and so is every
+   grant that is bound to it; another code: the store did not answer. */
 int hf__session_keep(struct hf_sessions *all, struct hf_session *s, hf_error *err);
 /* Returns a session for a grant that another handle has made, which lives for `ms` more from
    sent_us; NULL: out of memory. */
 struct hf_session *hf__session_adopt(struct hf_sessions *all, const hf_party *p, int64_t sent_us,
                                      int64_t ms);
 /* Starts the time of a session that belongs to one grant. From now on the session isn't kept, and
-   ends one lease after asked_us. Called with the mutex, which is released during a request. */
+   ends one lease after asked_us, as a lease that is counted from its grant. Called with the mutex,
+   which is released during a request. */
 void hf__session_begins(struct hf_sessions *all, struct hf_session *s, int64_t asked_us);
 int hf__session_kept(const struct hf_sessions *all, uint64_t id); /* one of this handle's? */
 /* Keeps a session whose time has come, or leaves it to run out if nobody has used it for long.

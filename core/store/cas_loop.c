@@ -220,7 +220,8 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         if (rc != HF_CONFLICT || ev->as_seen) return rc;
         conflicts++;
         if (port->caps.local) continue;
-        /* Other clients write faster than this one: the wait decides what to do (wait_look.c). */
+        /* Other clients write faster than this one: the wait decides what to do (wait_advance.c).
+         */
         if (only_wants(ev, row) && conflicts > calm) return mine ? HF_UNKNOWN : HF_CONFLICT;
         /* A holder, and a party in the queue, must get through. */
         int must = ev->kind != HF_EV_TRY;

@@ -8,7 +8,7 @@
 #include "handle.h"
 #include "os.h"
 #include "wait.h"
-#include "wait_look.h"
+#include "wait_advance.h"
 #include "wait_schedule.h"
 
 #include <unistd.h>
@@ -44,13 +44,13 @@ static void conclude(hf *h, struct hf_wait *w)
 
 /* ---- one look ---- */
 
-/* Makes one look of a wait, as hf__wait_look, without the mutex. Where the store may block,
+/* Makes one look of a wait, as hf__wait_advance, without the mutex. Where the store may block,
  *takes_us becomes the average time of a look. */
 static int advance_timed(struct hf_wait *w, int64_t *takes_us)
 {
-    if (w->h->port.caps.local) return hf__wait_look(w);
+    if (w->h->port.caps.local) return hf__wait_advance(w);
     int64_t began_us = hf__local_us();
-    int over = hf__wait_look(w);
+    int over = hf__wait_advance(w);
     int64_t took_us = hf__min64(hf__local_us() - began_us, LOOK_MOST_US);
     *takes_us += (took_us - *takes_us) / LOOKS_AVERAGED;
     return over;
@@ -78,7 +78,7 @@ static void advance_one(hf *h, struct hf_wait *w)
         /* It was queued just now, or left the queue: its subscription changes before the dispatcher
            sleeps. */
         int changes = hf__subscription_changes(w);
-        if (changes) hf__change_subscription(h, w->e);
+        if (changes) hf__subscribe_later(h, w->e);
         if (changes || (was_outside && !hf__backs_off(w))) h->dispatcher_todo = 1;
         return;
     }
@@ -86,7 +86,7 @@ static void advance_one(hf *h, struct hf_wait *w)
 }
 
 /* Ends a wait that stands behind others of this handle and whose limit has passed. */
-static void end_lined_up(hf *h, struct hf_wait *w)
+static void end_behind_others(hf *h, struct hf_wait *w)
 {
     w->code = w->cancel ? HF_CANCELED : w->deadline_us <= w->started_us ? HF_BUSY : HF_TIMEOUT;
     hf_fail(&w->err, w->code, 0, "acquire '%s': %s", w->e->text, hf_code_text(w->code));
@@ -122,7 +122,7 @@ static void advance_due(hf *h)
             return;
         }
         if (w->state == HF_WAIT_LOCAL)
-            end_lined_up(h, w);
+            end_behind_others(h, w);
         else
             advance_one(h, w);
     }

@@ -73,8 +73,8 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
 
 static void schedule_again(hf_lock *l, void *arg)
 {
-    hf *h = arg;
-    if (l->watch.nth) hf__deadline_set(&h->watched, &l->watch, hf__watch_at(l, hf__local_us()));
+    (void)arg;
+    if (l->watch.nth) hf__deadline_set(&l->h->watched, &l->watch, hf__watch_at(l, hf__local_us()));
 }
 
 /* Handles the locks that are due, the earliest first: a lease ends, a loss is to be reported, or
@@ -84,8 +84,8 @@ static int64_t tend_locks(hf *h)
 {
     uint64_t steps = hf__port_clock_jumps(&h->port);
     if (steps != h->clock_jumps)
-        hf__each_lock(h, schedule_again, h); /* the store's clock was set, so each end is at another
-                                                local time */
+        hf__each_lock(h, schedule_again, NULL); /* the store's clock was set, so each end is at
+                                                another local time */
     h->clock_jumps = steps;
     for (struct hf_deadline *d; (d = h->watched.first);) {
         hf_lock *l = HF_DEADLINE_OF(d, hf_lock, watch);
@@ -135,12 +135,12 @@ void *hf__expiry_monitor(void *arg)
     int looks = 0;
     pthread_mutex_lock(&h->mu);
     while (h->closing < HF_CLOSING_THREADS) {
-        if (h->port.caps.local && liveness && !h->deaths_told && h->at_store) {
+        if (h->port.caps.local && liveness && !h->deaths_reported && h->at_store) {
             /* From here on the store reports deaths. One look finds the peers that died before. */
             int can = liveness->death_fd != NULL;
             fds[1].fd = can ? liveness->death_fd(h->port.st) : -1;
-            h->deaths_told = !can || fds[1].fd >= 0 ? 1 : -1;
-            hf__look_after_waits(h);
+            h->deaths_reported = !can || fds[1].fd >= 0 ? 1 : -1;
+            hf__check_all_waits(h);
         }
         if (fds[1].revents & POLLIN) {
             fds[1].revents = 0;
@@ -150,7 +150,7 @@ void *hf__expiry_monitor(void *arg)
             }
         }
         if (looks < DEATH_LOOKS && death_at && hf__local_us() >= look_at) {
-            hf__look_for_deaths(h);
+            hf__check_after_death(h);
             look_at = ++looks < DEATH_LOOKS ? death_at + death_look_after_us[looks] : INT64_MAX;
         }
         h->monitor_todo = 0; /* a wakeup from here on asks for another round */

@@ -20,7 +20,7 @@
 
 static void notify(struct hf_wait *w)
 {
-    if (hf__wanted(w)) hf__notify(w);
+    if (hf__needs_notifications(w)) hf__notify(w);
 }
 
 static void notify_key(struct hf_entry *e)
@@ -38,7 +38,7 @@ static void notify_key(struct hf_entry *e)
 static void notify_all(hf *h)
 {
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
-        if (hf__wanted(w)) hf__notify_in_turn(w);
+        if (hf__needs_notifications(w)) hf__notify_in_turn(w);
 }
 
 static void notify_event(hf *h, const hf_key_event *event)
@@ -102,7 +102,7 @@ static int change(hf *h, struct hf_entry *e)
 {
     const hf_notify_ops *ops = h->port.caps.notify;
     struct hf_wait *w = hf__subscriber_of(e), *was = e->subscriber;
-    if (was && was != w && hf__wanted(was)) unsubscribed(was);
+    if (was && was != w && hf__needs_notifications(was)) unsubscribed(was);
     e->subscriber = w;
     if (!w) {
         e->key.who = NULL;

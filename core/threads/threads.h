@@ -27,16 +27,15 @@ void hf__renewals_close(hf *h);
    Called with the mutex, which is released meanwhile. */
 void hf__take_events(hf *h);
 
-/* ---- wait_monitor.c: what the expiry monitor sees for waits, in a store with wakeups ---- */
+/* ---- wait_monitor.c: what the expiry monitor checks for waits, in a store with wakeups ---- */
 
 /* These handle waits and claims that are due. They return when to look again. Called with the
    mutex, which is released meanwhile. */
 int64_t hf__tend_waits(hf *h);
 int64_t hf__tend_claims(hf *h);
-/* The first one makes all waits look; the second one those that depend on a session that has died.
- */
-void hf__look_after_waits(hf *h);
-void hf__look_for_deaths(hf *h);
+/* Let all waits be checked; those that depend on a session that has died. */
+void hf__check_all_waits(hf *h);
+void hf__check_after_death(hf *h);
 
 /* ---- renew_batch.c: many renewals by one request ---- */
 

@@ -1,5 +1,5 @@
 /*
- * wait_monitor.c - what the expiry monitor notices for waits in a store with wakeups: the end of
+ * wait_monitor.c - what the expiry monitor checks for waits in a store with wakeups: the end of
  * a holder's lease, a claim that runs out, the death of a session that the key depends on.
  */
 #include "threads.h"
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64 };
+enum { BLIND_HEAD_US = 10000, CHECKS_AT_ONCE = 64 };
 enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
 /* Returns 1 if the session is alive. The store is asked once a round, however many waits depend on
@@ -38,7 +38,7 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
 /* Has the party ahead of the waiter at `at`, or a holder, expired or died? *next: when to look
  * again.
  */
-static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
+static int must_act(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
 {
     hf *h = w->h;
     int64_t place = at - (int64_t)row->n_holders;
@@ -57,7 +57,7 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
         if (!place && !lives(h, p->session, &unsure)) act = 1;
     }
     if (place && !lives(h, row->party[at - 1].session, &unsure)) act = 1;
-    if (h->deaths_told < 0)
+    if (h->deaths_reported < 0)
         *next = hf__min64(*next, now + (place ? HF_POLL_MS * 1000 : BLIND_HEAD_US));
     if (unsure) *next = hf__min64(*next, now + HF_POLL_MS * 1000);
     return act || !row->n_holders;
@@ -66,7 +66,7 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
 /* Looks at the row for this wait. Steps the row if a holder's or an unclaimed grant is over, or if
    the party just ahead has died. Wakes the wait if it has left the queue. Called under the mutex,
    which is released meanwhile; the wait is pinned, which keeps it in the list. */
-static void notice(hf *h, struct hf_wait *w)
+static void check_wait(hf *h, struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};
     struct hf_outcome out;
@@ -74,16 +74,16 @@ static void notice(hf *h, struct hf_wait *w)
     int64_t at = -1, next = INT64_MAX;
     memcpy(ev.id, w->party.id, 16);
     w->pins++;
-    hf__deadline_drop(&h->notices, &w->notice);
+    hf__deadline_drop(&h->checks, &w->check);
     pthread_mutex_unlock(&h->mu);
     hf_row_init(&row);
     int rc = hf__port_get(&h->port, &w->e->key, &row, NULL), stands = 0, wake = 0;
     if (!rc) at = hf__find_id(&row, w->party.id);
-    if (!rc && at >= (int64_t)row.n_holders && to_notice(w, &row, at, &next)) {
+    if (!rc && at >= (int64_t)row.n_holders && must_act(w, &row, at, &next)) {
         rc = hf__cas_loop(&h->port, &w->e->key, &ev, &row, 1, 0, &out, NULL);
         if (!rc) hf__watch_claim(h, w->e, &row);
         at = rc ? -1 : hf__find_id(&row, w->party.id);
-        if (!rc && at >= (int64_t)row.n_holders) to_notice(w, &row, at, &next);
+        if (!rc && at >= (int64_t)row.n_holders) must_act(w, &row, at, &next);
     }
     if (rc) next = hf__local_us() + HF_POLL_MS * 1000;
     /* A store that is gone for good ends the wait, too. */
@@ -94,7 +94,7 @@ static void notice(hf *h, struct hf_wait *w)
     wake = gone || (!rc && !stands);
     pthread_mutex_lock(&h->mu);
     if (stands) hf__note_peers(w, &row, (uint32_t)at);
-    if (!w->notice.nth || next < w->notice.at_us) hf__notice_at(w, next);
+    if (!w->check.nth || next < w->check.at_us) hf__check_at(w, next);
     if (wake && w->dispatched) {
         hf__notify(w);
         hf__kick_dispatcher(h);
@@ -111,23 +111,23 @@ static void notice(hf *h, struct hf_wait *w)
 int64_t hf__tend_waits(hf *h)
 {
     h->round.n = 0;
-    for (int n = 0; n < NOTICES_AT_ONCE; n++) {
-        int64_t at_us = hf__deadlines_next(&h->notices);
+    for (int n = 0; n < CHECKS_AT_ONCE; n++) {
+        int64_t at_us = hf__deadlines_next(&h->checks);
         if (at_us == INT64_MAX || at_us > hf__local_us()) return at_us;
-        struct hf_wait *w = HF_DEADLINE_OF(h->notices.first, struct hf_wait, notice);
+        struct hf_wait *w = HF_DEADLINE_OF(h->checks.first, struct hf_wait, check);
         if (w->state == HF_WAIT_QUEUED) {
-            notice(h, w);
+            check_wait(h, w);
             continue;
         }
-        hf__deadline_drop(&h->notices, &w->notice);
-        w->unnoticed = 1; /* once it is queued, it is looked at again */
+        hf__deadline_drop(&h->checks, &w->check);
+        w->check_missed = 1; /* once it is queued, it is looked at again */
     }
     return 0; /* at once, behind the locks */
 }
 
-void hf__look_after_waits(hf *h)
+void hf__check_all_waits(hf *h)
 {
-    for (struct hf_wait *w = h->at_store; w; w = w->list_next) hf__notice_at(w, 0);
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next) hf__check_at(w, 0);
 }
 
 /* Returns 1 if all waits, when they are many, may be looked at now: at most a twentieth of a
@@ -143,26 +143,26 @@ static int may_sweep(hf *h)
 }
 
 /*
- * A session may have died: of many waits those that depend on one that has are looked after at
+ * A session may have died: of many waits those that depend on one that has are checked at
  * once. The others are, too, but of many not each time: the dead may have been about to grant a key
  * that it neither held nor waited for before them. A session of which the store can't tell is asked
  * for by the waits that depend on it, which report then that the store is gone.
  */
-void hf__look_for_deaths(hf *h)
+void hf__check_after_death(hf *h)
 {
     struct hf_peers *all = &h->peers;
     if (may_sweep(h)) {
-        hf__look_after_waits(h);
+        hf__check_all_waits(h);
         return;
     }
     for (uint32_t i = 0; i < all->buckets; i++)
         for (const struct hf_peer *p = all->table[i]; p; p = p->next) {
             if (hf__port_alive(&h->port, p->session) > 0) continue;
-            for (struct hf_peer_link *l = p->links; l; l = l->next) hf__notice_at(l->w, 0);
+            for (struct hf_peer_link *l = p->links; l; l = l->next) hf__check_at(l->w, 0);
         }
     int whole = hf__port_alive(&h->port, h->port.session) > 0;
     for (struct hf_wait *w = h->at_store; w && (all->unknown || !whole); w = w->list_next)
-        if (w->peers_unknown || !whole) hf__notice_at(w, 0);
+        if (w->peers_unknown || !whole) hf__check_at(w, 0);
 }
 
 /* ---- claims ---- */
@@ -181,11 +181,9 @@ static void end_claim(hf *h, struct hf_entry *e)
     hf__entry_unref(e);
 }
 
-/* Ends claims whose timeout has passed. Returns when to look again. Called with the mutex, which is
-   released during requests. */
 int64_t hf__tend_claims(hf *h)
 {
-    for (int n = 0; n < NOTICES_AT_ONCE; n++) {
+    for (int n = 0; n < CHECKS_AT_ONCE; n++) {
         int64_t at_us = hf__deadlines_next(&h->claim_deadlines);
         if (at_us == INT64_MAX || at_us > hf__local_us()) return at_us;
         struct hf_entry *e =

@@ -33,7 +33,8 @@ static void await(int (*is)(void))
 
 static int monitor_sleeps_long(void)
 {
-    return h->monitor_sleeps && h->deaths_told && h->monitor_until_us > hf__local_us() + 5000000;
+    return h->monitor_sleeps && h->deaths_reported &&
+           h->monitor_until_us > hf__local_us() + 5000000;
 }
 
 static void until_the_handle_closes(void)
@@ -231,13 +232,13 @@ static void the_dispatcher_looks(void)
 
 static int is_noticed(void)
 {
-    return pinned->notice.nth && pinned->notice.at_us && pinned->pins == 1;
+    return pinned->check.nth && pinned->check.at_us && pinned->pins == 1;
 }
 
 static void the_monitor_looks(void)
 {
     pthread_mutex_lock(&h->mu);
-    hf__notice_at(pinned, 0);
+    hf__check_at(pinned, 0);
     hf__kick_monitor(h, 0);
     pthread_mutex_unlock(&h->mu);
     await(is_noticed);
@@ -289,7 +290,7 @@ static void a_local_store_without_deaths(void **state)
     await_queue(1);
     await(monitor_sleeps_long);
     pthread_mutex_lock(&h->mu);
-    assert_int_equal(h->deaths_told, 1); /* it needn't look for deaths */
+    assert_int_equal(h->deaths_reported, 1); /* it needn't look for deaths */
     pthread_mutex_unlock(&h->mu);
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&w);

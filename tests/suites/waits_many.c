@@ -35,12 +35,12 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return __real_clock_gettime(clock, ret);
 }
 
-int __real_hf__wanted(const struct hf_wait *w);
-int __wrap_hf__wanted(const struct hf_wait *w);
-int __wrap_hf__wanted(const struct hf_wait *w)
+int __real_hf__needs_notifications(const struct hf_wait *w);
+int __wrap_hf__needs_notifications(const struct hf_wait *w);
+int __wrap_hf__needs_notifications(const struct hf_wait *w)
 {
     count(STEPS);
-    return __real_hf__wanted(w);
+    return __real_hf__needs_notifications(w);
 }
 
 void __real_hf__schedule(struct hf_wait *w);

@@ -1,8 +1,8 @@
 /*
- * wait_look.c - one look of a wait at the store: what is asked, and what the answer means. See
- * wait_look.h.
+ * wait_advance.c - one look of a wait at the store: what is asked, and what the answer means. See
+ * wait_advance.h.
  */
-#include "wait_look.h"
+#include "wait_advance.h"
 
 #include "accept.h"
 #include "cas_loop.h"
@@ -149,79 +149,118 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
 
 /* ---- any other look ---- */
 
-static int look(struct hf_wait *w, hf_row *row)
-{
-    hf *h = w->h;
-    hf_error err = {0};
+/* A look under way: what is asked, and what is known so far. */
+struct look {
+    struct hf_wait *w;
+    hf_row *row;
+    struct hf_event ev;
     struct hf_outcome out;
-    struct hf_event ev = event_of(w);
-    int64_t now_us = hf__local_us();
-    int try_only = w->deadline_us <= w->started_us, late = !try_only && now_us >= w->deadline_us;
-    if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
-    int first = w->state == HF_WAIT_FIRST_LOOK;
-    if (late && !first) return last_look(w, row, now_us);
-    if (try_only || late) ev.kind = HF_EV_TRY; /* there is no time left to wait: it only tries */
-    int64_t until =
-        hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
+    hf_error err;
+    int64_t until_us; /* local: so long the store may take for it */
+    int try_only;     /* the wait has no time: it is over after this look */
+    int known;        /* `row` is the row as it is, and may be stepped */
+    int answered;     /* `out` is the answer: nothing is left to ask */
+};
+
+/* The parts of a look. Each returns GOES_ON if the next part follows, else what the look returns.
+ */
+enum { GOES_ON = -1 };
+
+/* Begins: what was known of the row before, or an `acquire` of the driver. */
+static int ask_first(struct look *l)
+{
+    struct hf_wait *w = l->w;
+    int rc = hf__wait_ask_first(w, &l->ev, l->row, &l->known, l->until_us, &l->out, &l->err);
+    if (rc < 0) return store_failed(w, rc, &l->err);
+    l->answered = !rc && l->out.answer == HF_ANS_QUEUED;
+    if (!rc && !l->answered && hf__accept_grant(w, l->row)) return 1;
+    return GOES_ON;
+}
+
+/* Sees what has become of the request, or of the key: by the notification, else by a read. A try
+   fails at once on a store that is away, and a waiter seldom has to write. */
+static int see(struct look *l)
+{
+    struct hf_wait *w = l->w;
+    enum hf_notified notified = HF_NOTIFIED_NOTHING;
     int rc = 0;
-    int known = 0;                              /* `row` is the stored row, and may be stepped */
-    int answers = 0;                            /* `out` is the answer, so nothing is left to ask */
-    if (first && hf__yields_first(w)) return 0; /* this look is put off, and stays the first look */
-    if (first) hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
-    ev.queue_cap = hf__room_for(w);
-    if (first || w->overtaken) {
-        rc = hf__wait_ask_first(w, &ev, row, &known, until, &out, &err);
-        if (rc < 0) return store_failed(w, rc, &err);
-        answers = !rc && out.answer == HF_ANS_QUEUED;
-        if (!rc && !answers && hf__accept_grant(w, row)) return 1;
-    }
-    int queued = w->state == HF_WAIT_QUEUED;
-    if (!known && !answers && (queued || try_only)) {
-        enum hf_notified notified = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
-        if (notified == HF_NOTIFIED_ENDED || notified == HF_NOTIFIED_OLD)
-            return notified == HF_NOTIFIED_ENDED;
-        /* It reads first: a try fails at once if the store is away; a waiter seldom writes. */
-        rc = notified == HF_NOTIFIED_NOTHING
-                 ? hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err)
-                 : 0;
-        answers = rc == 1;
-        if (!rc) rc = hf__withdraw_orphans(w, row, until, &err);
-        if (rc < 0) return store_failed(w, rc, &err);
-        answered(w);
-        if (!answers && hf__nothing_to_do(w, row)) return 0;
-        if (!answers && hf__accept_handover(w, row)) return 1;
-        known = 1;
-    }
-    if (!answers) now_us = hf__local_us();
-    rc = answers ? 0 : hf__wait_request(w, &ev, row, known, until, &out, &err);
-    if (rc == HF_CONFLICT) {
-        hf__plan_after_conflict(w, row, now_us);
-        return try_only ? give_up(w, HF_BUSY) : 0;
-    }
-    if (rc) return store_failed(w, rc, &err);
+    if (w->state == HF_WAIT_QUEUED) notified = hf__act_on_notification(w, l->row);
+    if (notified == HF_NOTIFIED_ENDED) return 1;
+    if (notified == HF_NOTIFIED_OLD) return 0;
+    if (notified == HF_NOTIFIED_NOTHING)
+        rc = hf__get_or_claim(&w->h->port, &w->e->key, &l->ev, l->row, &l->out, &l->err);
+    l->answered = rc == 1;
+    if (!rc) rc = hf__withdraw_orphans(w, l->row, l->until_us, &l->err);
+    if (rc < 0) return store_failed(w, rc, &l->err);
     answered(w);
-    switch (out.answer) {
+    if (!l->answered && hf__lets_others_act(w, l->row)) return 0;
+    if (!l->answered && hf__accept_handover(w, l->row)) return 1;
+    l->known = 1;
+    return GOES_ON;
+}
+
+/* Asks for the key. */
+static int request(struct look *l)
+{
+    struct hf_wait *w = l->w;
+    int64_t sent_us = hf__local_us();
+    int rc = hf__wait_request(w, &l->ev, l->row, l->known, l->until_us, &l->out, &l->err);
+    if (rc == HF_CONFLICT) {
+        hf__plan_after_conflict(w, l->row, sent_us);
+        return l->try_only ? give_up(w, HF_BUSY) : 0;
+    }
+    return rc ? store_failed(w, rc, &l->err) : GOES_ON;
+}
+
+/* Acts on the answer: the last part of a look. */
+static int act_on_answer(struct look *l)
+{
+    struct hf_wait *w = l->w;
+    answered(w);
+    switch (l->out.answer) {
     case HF_ANS_GRANTED:
     case HF_ANS_ALREADY:
-        if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
+        if (w->state == HF_WAIT_QUEUED) hf__watch_claim(w->h, w->e, l->row);
         w->maybe_in_row = 1;
-        if (hf__accept_grant(w, row)) return 1;
+        if (hf__accept_grant(w, l->row)) return 1;
         hf__look_at(w, 0);
-        return try_only ? give_up(w, HF_TIMEOUT) : 0; /* as the reply came late */
+        return l->try_only ? give_up(w, HF_TIMEOUT) : 0; /* as the reply came late */
     case HF_ANS_QUEUED:
         w->maybe_in_row = 1;
-        hf__plan_next_look(w, row, out.place);
+        hf__plan_next_look(w, l->row, l->out.place);
         return 0;
-    case HF_ANS_DONE: return event_done(w, row);
+    case HF_ANS_DONE: return event_done(w, l->row);
     default: break;
     }
-    if (try_only) return give_up(w, HF_BUSY);
-    hf__plan_outside(w, out.answer);
+    if (l->try_only) return give_up(w, HF_BUSY);
+    hf__plan_outside(w, l->out.answer);
     hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
     return 0;
 }
 
-int hf__wait_look(struct hf_wait *w)
+static int look(struct hf_wait *w, hf_row *row)
+{
+    struct look l = {.w = w, .row = row, .ev = event_of(w)};
+    int64_t now_us = hf__local_us();
+    int first = w->state == HF_WAIT_FIRST_LOOK, then = GOES_ON;
+    l.try_only = w->deadline_us <= w->started_us;
+    int late = !l.try_only && now_us >= w->deadline_us;
+    if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
+    if (late && !first) return last_look(w, row, now_us);
+    if (l.try_only || late) l.ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
+    l.until_us = hf__min64(l.try_only ? INT64_MAX : w->deadline_us,
+                           now_us + w->h->port.io_timeout_ms * 1000);
+    if (first && hf__yields_first(w)) return 0; /* this look is put off, and still the first */
+    if (first) hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
+    l.ev.queue_cap = hf__room_for(w);
+    if (first || w->overtaken) then = ask_first(&l);
+    int sees = w->state == HF_WAIT_QUEUED || l.try_only;
+    if (then == GOES_ON && !l.known && !l.answered && sees) then = see(&l);
+    if (then == GOES_ON && !l.answered) then = request(&l);
+    return then == GOES_ON ? act_on_answer(&l) : then;
+}
+
+int hf__wait_advance(struct hf_wait *w)
 {
     hf_row row;
     hf_row_init(&row);
