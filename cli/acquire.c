@@ -49,7 +49,7 @@ static void print_grant_json(FILE *to, const hf_lock *lock)
     free(line);
 }
 
-/* The thread that writes it may be left behind. */
+/* A thread that writes the grants to stdout. It may be left behind. */
 static struct {
     char *text;
     size_t n;
@@ -66,8 +66,8 @@ static void write_printed(void *arg)
     atomic_store(&printed.written, 1);
 }
 
-/* Returns 1 if, after a signal, text may be printed that fails where it is evaluated. It may not if
-   the grant's text may still come behind it, or if there is no reader. */
+/* Returns 1 if, after a signal, text may be printed that fails where it is evaluated. It may not be
+   printed if the grant's text may still follow it, or if there is no reader. */
 static int may_refuse(void)
 {
     struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
@@ -91,7 +91,7 @@ static int tell(struct got *got, int json, int local)
         return EXIT_INTERNAL;
     }
     int sig = done_or_signal(write_printed, NULL, WRITTEN_MS, &typed);
-    if (sig < 0) { /* a reader that takes nothing holds it up, and all signals */
+    if (sig < 0) { /* a reader that takes nothing blocks it, and no signal interrupts it */
         write_printed(NULL);
         sig = 0;
     }
@@ -139,7 +139,7 @@ int acquire_command(const struct command *self, int argc, char **argv)
     return refused(acquire(self, argc, argv));
 }
 
-/* Opens the store and takes the grant over that the operands name. */
+/* Opens the store and takes charge of the grant that the operands name. */
 static int adopt(const struct command *self, unsigned more, int most, int argc, char **argv,
                  struct options *o, hf **ret_store, hf_lock **ret)
 {
@@ -152,7 +152,7 @@ static int adopt(const struct command *self, unsigned more, int most, int argc, 
     status = open_to_change(o->args[0], ret_store);
     if (status) return status;
     if (!hf_adopt(*ret_store, o->args[0], o->token, ret, &err)) return 0;
-    /* The user didn't ask for that. */
+    /* Names the subcommand instead of "adopt", which the user didn't ask for. */
     static const char how[] = "adopt '";
     if (strncmp(err.text, how, sizeof how - 1)) return failed(&err);
     say("%s '%s", self->name, err.text + sizeof how - 1);

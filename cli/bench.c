@@ -18,15 +18,17 @@
 #include <unistd.h>
 
 enum {
-    ROUNDS = 7, /* of each side, in turns: what slows the machine down for a while is noticed */
-    ROUND_US = 60000,      /* how long one takes */
-    CHECK_EVERY = 64,      /* pairs between two looks at the clock, where a pair is quick */
+    /* how many samples of each side, in turns, so that a slow phase of the machine shows in both */
+    ROUNDS = 7,
+    ROUND_US = 60000, /* how long one takes */
+    /* how many pairs are made between two looks at the clock, if a pair is quick */
+    CHECK_EVERY = 64,
     HANDOVERS = 128,       /* at most; and */
     HANDOVER_US = 1500000, /* for so long at most */
-    SETTLE_US = 500        /* the time that the waiter is given to join the queue */
+    SETTLE_US = 500        /* how long the waiter has to join the queue */
 };
 
-/* Something to take and give back: a key of a store, or a file by flock(2). */
+/* What is measured: a key of a store, or a file with flock(2). */
 struct lockable {
     hf *store;
     char key[64];
@@ -51,7 +53,7 @@ static int give(struct lockable *l, hf_lock *lock, hf_error *err)
                    strerror(errno));
 }
 
-/* Nanoseconds of an acquire and a release with nobody in the way; -1: *err. */
+/* Returns the nanoseconds of an acquire and a release without contention; -1: *err says why. */
 static double pair_ns(struct lockable *l, hf_error *err)
 {
     hf_lock *lock = NULL;
@@ -68,16 +70,17 @@ static double pair_ns(struct lockable *l, hf_error *err)
 /* ---- handover: from a release to the moment at which the other process holds ---- */
 
 struct exchange {        /* shared by both processes */
-    int asks[2];         /* atomic: how often each has begun to ask */
+    int asks[2];         /* atomic: how often each side has begun to acquire */
     int stop;            /* atomic */
-    int64_t released_us; /* by the last holder; 0: not yet */
+    int64_t released_us; /* when the last holder released; 0: no side has yet */
     size_t n;
     double sample[HANDOVERS]; /* microseconds */
-    hf_error err;             /* of a side that failed; code 0: none did */
+    hf_error err;             /* the error of a side that failed; code 0: none did */
 };
 
 /* Waits, while this side holds the key, until the other side is in the queue. That can't be seen
-   from outside, so the other side must have begun to ask, and have had time to. */
+   from outside, so this waits until the other side has begun to acquire and has had time to join
+   the queue. */
 static void await_other(struct exchange *x, int other, int before, int64_t settle_us, int64_t until)
 {
     while (__atomic_load_n(&x->asks[other], __ATOMIC_SEQ_CST) == before && hf__local_us() < until)
@@ -161,8 +164,9 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct figure {               /* of samples, in the order of their size */
-    double median, low, high; /* low to high: the middle half of them; median < 0: there are none */
+struct figure {               /* the median of the samples, which are sorted */
+    double median, low, high; /* low to high: the middle half of the samples; median < 0: there are
+                                 none */
 };
 
 static struct figure figure_of(double *sample, size_t n)
@@ -251,7 +255,7 @@ int bench_command(const struct command *self, int argc, char **argv)
         say("%s: %s", path, strerror(errno));
         status = EXIT_INTERNAL;
     } else {
-        unlink(path); /* whatever ends this process, nothing is left behind */
+        unlink(path); /* unlinked at once, so that no end of this process leaves the file behind */
         snprintf(unlinked, sizeof unlinked, "/proc/self/fd/%d", fd);
         progress_begin("measuring");
         status = measure(&o, store, unlinked);

@@ -3,7 +3,7 @@
  */
 #include "cli.h"
 
-/* What the grant was worth to somebody, and goes on without it. */
+/* The grant that was ended: its holder, and whether processes that carry it go on. */
 struct victim {
     uint64_t token;
     char who[400];

@@ -25,13 +25,15 @@
 #include <unistd.h>
 
 enum {
-    GRACE_US = 5000000,      /* from TERM to KILL */
-    ARM_US = 20000,          /* a shorter command ends before a thread would have been started */
-    SETTLE_US = 20000,       /* a stop that a CONT has overtaken is none */
-    SUSPENDED_US = 60000000, /* poll doesn't count a suspended machine's time; --max-hold does */
-    LOOK_US = 100000,        /* how often to look for processes that are to end */
-    BLIND_US = 250000,       /* how often to ask for a lock that has no descriptor */
-    FIXED = 2                /* poll: signals, damage; then the locks */
+    GRACE_US = 5000000, /* from TERM to KILL */
+    ARM_US = 20000,     /* no thread is started for a command that ends before this */
+    SETTLE_US = 20000,  /* how long a stop waits: a CONT in this time cancels it */
+    /* how long poll sleeps at most, because poll doesn't count the time of a suspend, but
+       --max-hold does */
+    SUSPENDED_US = 60000000,
+    LOOK_US = 100000,  /* how often to look for processes that are to end */
+    BLIND_US = 250000, /* how often to check a lock that has no descriptor */
+    FIXED = 2          /* the entries for poll: signals, damage; then the locks */
 };
 
 enum phase { RUNNING, STOPPING, KILLING };
@@ -41,16 +43,16 @@ struct watch {
     struct job_end *end;
     struct tree tree;
     enum phase phase;
-    int ended, raw; /* the main process: has it ended, and how (as of waitpid) */
+    int ended, raw; /* whether the main process has ended, and how (as of waitpid) */
     int typed_int, armed, blind, stop_sig;
-    int carries;      /* the command's descriptor is the hold */
+    int carries;      /* the hold lasts as long as the command has its descriptor open */
     int told_to_stop; /* TSTP came since the last CONT */
     int64_t arm_us, stop_us, kill_us, give_up_us;
     nfds_t n_fds;
     struct pollfd fds[FIXED + KEYS_CAP];
 };
 
-/* For damaged_job: what runs now. */
+/* the job that runs now, for damaged_job */
 static struct watch *current;
 
 /* ---- stopping ---- */
@@ -175,7 +177,7 @@ static void stop_self(struct watch *w)
     sigaddset(&one, sig);
     w->told_to_stop = 0;
     raise(sig);
-    sigprocmask(SIG_UNBLOCK, &one, &before); /* here it stops, and goes on after CONT */
+    sigprocmask(SIG_UNBLOCK, &one, &before); /* this process stops here, and goes on after CONT */
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -206,9 +208,10 @@ static void pass_on(struct watch *w, const struct signalfd_siginfo *si)
     if (sig == SIGINT && typed) w->typed_int = 1;
     if (sig == SIGTSTP) w->told_to_stop = 1;
     if (w->phase != RUNNING && (sig == SIGINT || sig == SIGTERM)) stop_all(w, 1);
-    /* A hangup is told to the leader of the session alone; the rest to the whole group. */
+    /* The kernel sends a hangup to the session's leader alone, and other signals of the terminal to
+       the whole group. */
     if (typed && shares_group && !(sig == SIGHUP && getsid(0) == getpid())) return;
-    /* "kill 0" in the command has reached the command already. */
+    /* A "kill 0" inside the command has reached the command already. */
     if (si->ssi_code == SI_USER && sig != SIGCONT && tree_has(&w->tree, (pid_t)si->ssi_pid)) return;
     if (sig == SIGUSR1 || sig == SIGUSR2 || sig == SIGWINCH) {
         if (!w->ended) kill(w->tree.pid, sig);
@@ -316,7 +319,7 @@ static void conclude(struct watch *w)
 
 void run_job(const struct job *job, struct job_end *ret)
 {
-    static struct watch w; /* static: damaged_job comes back to it */
+    static struct watch w; /* static, because damaged_job returns here by a jump */
     int why, session_fd = hf_session_fd(job->store);
     memset(ret, 0, sizeof *ret);
     memset(&w, 0, sizeof w);

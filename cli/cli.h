@@ -26,18 +26,18 @@ enum { KEYS_CAP = 64 };
 
 /* Prints one line on stderr, "holdfast: ..."; control characters become '?'. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* As say(), and adds how to get help; returns EXIT_USAGE. */
+/* Does what say() does, and adds how to get help. Returns EXIT_USAGE. */
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* With -v: prints the state after such a failure, and what to do. */
+/* With -v, prints the state after this failure, and what to do. */
 void advise(int code);
-/* Prints why, and advises; returns the exit status of the code. */
+/* Prints the reason, and advises. Returns the exit status of the code. */
 int failed(const hf_error *err);
 /* Flushes and closes stdout. Returns 0, or EXIT_INTERNAL after an error line if output got lost.
    `state`: what was done nevertheless, for that line. NULL: nothing was done; then a pipe without a
    reader ends this process (end_by_broken_pipe). */
 int finish_output_of(const char *state);
 int finish_output(void);
-/* As finish_output_of, for a write that failed with this errno. */
+/* Does what finish_output_of does, for a write that failed with this errno. */
 int output_failed(int error, const char *state);
 /* Writes the text to stdout without stdio's buffer. Returns 0 or errno. */
 int write_out(const char *text, size_t n);
@@ -46,14 +46,16 @@ struct command {
     const char *name, *synopsis, *about, *page;
     int (*run)(const struct command *self, int argc, char **argv);
     int keyed;          /* its first operand is a key */
-    const char *undone; /* what is so if the store can't be opened; NULL: it only reads */
+    const char *undone; /* the state if the store can't be opened, for messages; NULL: the command
+                           only reads */
 };
 
-/* What `-S` gave, NULL: the environment's. Never shown: it may hold a password. */
+/* The URL of -S; NULL: that of the environment. Never printed as it is: it may contain a
+   password. */
 extern const char *store_url;
 extern const char *store_owner;  /* the owner of the holds; NULL: random */
 extern const char *command_name; /* the subcommand under way, for messages */
-/* The subcommand with its key, once the key is known ("renew 'k'"), and its `undone`. */
+/* Names the subcommand with its key, once the key is known ("renew 'k'"), and sets its `undone`. */
 extern char command_about[HF_KEY_CAP + 16];
 extern const char *command_undone;
 
@@ -73,7 +75,7 @@ enum takes {                       /* groups of options; a command names those t
              TAKES_JSON = 1 << 9,     /* --json */
              TAKES_CMD = 1 << 10,     /* operands end where a command begins */
              TAKES_NO_FORK = 1 << 12, /* -F */
-             TAKES_LOOK = 1 << 13     /* -v, which says how the store is set up */
+             TAKES_LOOK = 1 << 13     /* -v: print how the store is set up */
 };
 
 enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_IGNORE };
@@ -99,8 +101,8 @@ int parse_options(const struct command *self, unsigned takes, int argc, char **a
                   struct options *ret);
 /* Replaces every character of a secret in the URLs of a text by '*'. Returns 1 if there was one. */
 int wipe_secrets(char *text);
-/* Makes of a store's URL the same without its secrets, which is shorter; of what is no URL, if it
-   may have a secret, its scheme is left. Returns 1 if there was a secret. */
+/* Writes a store's URL without its secrets, which makes it shorter. If the text isn't a URL and may
+   have a secret, only its scheme is left. Returns 1 if there was a secret. */
 int wipe_url(char *text);
 /* Reads a time, "500ms", "10s", "1.5h", "7d" or "2", in milliseconds, rounded up. Returns -1 if it
    is no time, INT64_MAX if it is more than a hundred years. */
@@ -111,13 +113,13 @@ int want_args(const struct options *o, int least, int most, const char *what);
 int take_url(char *arg);
 /* Decides which store is used, before store_url is read. Returns 0 or the exit status. */
 int find_store(void);
-extern const char *store_from; /* where its URL comes from, for people */
-extern int store_told;         /* say which it is when it is opened */
-extern int store_quiet;        /* don't warn of a password in the arguments */
-/* Opens the store for a command that takes locks, and refuses one that nobody else can open; 0 or
-   the exit status. `note`: NULL: the library's own. The limit wait_ms begins here, and bounds how
-   long one request may take. While the store can't be reached the opening is tried again until the
-   limit, or for 5 s if there is none; with 0, not again. */
+extern const char *store_from; /* returns where the URL comes from, for messages */
+extern int store_told;         /* print which store is used when it is opened */
+extern int store_quiet;        /* don't warn about a password in the arguments */
+/* Opens the store for a command that takes locks. Refuses a store that no other process can open.
+   Returns 0 or the exit status. `note` NULL: the library's own note. The limit wait_ms begins here,
+   and bounds how long one request may take. While the store can't be reached, opening it is tried
+   again until the limit, or for 5 s if there is none; with 0, not again. */
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret);
 /* Opens the store for a command that doesn't wait: makes one attempt. */
 int open_at_once(hf **ret);
@@ -128,8 +130,8 @@ int may_pass(const hf_error *err);
    there, that is a failure. If the default store isn't there, it counts as empty: 0, and *ret is
    NULL. */
 int open_to_look(hf **ret);
-/* As open_at_once, for a command that changes a row, and makes no store. If the default store isn't
-   there, the result is status 76, and a line says that the key isn't held. */
+/* Does what open_at_once does, for a command that changes a row; makes no store. If the default
+   store doesn't exist, prints that the key isn't held, and returns status 76. */
 int open_to_change(const char *key, hf **ret);
 /* Returns 1 if no store was named, so that the default store is used. */
 int store_is_default(void);
@@ -137,7 +139,7 @@ hf_options lock_options(const struct options *o);
 
 /* ---- people.c: what notes say ---- */
 
-struct person { /* strings are safe to show on a terminal */
+struct person { /* returns strings that are safe to show on a terminal */
     char host[80], user[80], command[HF_NOTE_CAP];
     long pid; /* 0: unknown */
 };
@@ -147,7 +149,7 @@ void read_note(const char *note, struct person *ret);
 void write_note(char note[HF_NOTE_CAP], char *const *argv);
 /* Writes a unique owner for this process: "anna@box:1234:" and 16 random digits. */
 void write_owner(char owner[HF_OWNER_CAP]);
-/* Writes an owner for people to read: without these digits. */
+/* Writes an owner for people to read: without the random digits. */
 void show_owner(const char *owner, char *to, size_t cap);
 /* Returns 1 if the process that the note names has ended, but a process that it started still holds
    the lock. */
@@ -156,11 +158,11 @@ int is_carried(const hf_party_info *p);
 void describe(const hf_party_info *p, char *to, size_t cap);
 /* Writes a time as "2026-01-31 12:30:00" (UTC). */
 void show_time(int64_t us, char *to, size_t cap);
-/* Writes a time span as "1h02m" or "3.5s"; "-": as long as its process lives. */
+/* Writes a time span as "1h02m" or "3.5s"; "-": as long as the holder's process lives. */
 void show_left(int64_t ms, char *to, size_t cap);
 /* Copies what may be shown on a terminal: one line of valid UTF-8 without control characters. */
 void show_text(const char *from, char *to, size_t cap);
-/* Sorts and prints what was collected by collect_line. */
+/* Sorts and prints the lines that collect_line has collected. */
 struct lines {
     char **line; /* "KEY\0whole line" */
     size_t n, cap;
@@ -194,9 +196,9 @@ int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
 /* ---- ending.c: giving back and closing in limited time ---- */
 
 enum {
-    LOST_END_MS = 800,    /* for all that is left to do when a lock was lost */
-    IDLE_CLOSE_MS = 2000, /* for closing a store of which nothing is held */
-    GIVE_BACK_MS = 7000   /* for a release: somewhat more than its requests may take */
+    LOST_END_MS = 800,    /* the time for everything that is left to do when a lock was lost */
+    IDLE_CLOSE_MS = 2000, /* the time for closing a store in which nothing is held */
+    GIVE_BACK_MS = 7000   /* the time for a release: a little longer than its requests may take */
 };
 /* Runs `body` in a thread. Returns 1: it is done; 0: it still runs, and the caller may only call
    leave_now. */
@@ -208,25 +210,26 @@ int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
 int done_or_signal(void (*body)(void *arg), void *arg, int64_t more_ms, int *ret_typed);
 /* Ends this process at once, whatever its threads do. */
 void leave_now(int status) __attribute__((noreturn));
-/* Closes the store; ends this process with the status if that takes longer. */
+/* Closes the store. If that takes too long, ends this process with the status. */
 void close_within(hf *store, int64_t limit_ms, int status);
 
 /* ---- limit.c: the time limit of a wait ---- */
 
-/* How long this process lives after its limit, or a signal, at most. */
+/* How long this process lives at most after its limit has passed, or after a signal. */
 enum { LIMIT_END_MS = 1000 };
-/* Starts a limit of more than 0, which is for the opening of the store and the wait together. */
+/* Starts a limit of more than 0, which covers the opening of the store and the wait. */
 void limit_begin(int64_t wait_ms);
 /* Returns what is left of the limit; HF_FOREVER: there is no limit. */
 int64_t limit_left_ms(void);
 /* Sets the time at which this process ends at the latest, unless an earlier one is set. */
 void limit_end_in(int64_t ms);
 void limit_no_end(void);
-/* Returns the time until that end; INT64_MAX: there is none. */
+/* Returns the time left until this process ends at the latest; INT64_MAX: no end is set. */
 int64_t limit_end_left_ms(void);
-/* Returns the timeout for a poll (-1: none), which is no longer than until that end. */
+/* Returns a timeout for poll (-1: none) that is no longer than the time until that end. */
 int limit_poll_ms(int most_ms);
-/* Runs it. 1: it is done; 0: it wasn't by that end: then nothing but leave_now is left. */
+/* Runs `body` in a thread until that end at most. Returns 1 if it is done; 0: the caller may only
+   call leave_now. */
 int done_by_end(void (*body)(void *arg), void *arg);
 
 /* ---- live.c: the line on a terminal that comes and goes ---- */
@@ -237,7 +240,7 @@ size_t columns_of(const char *text);
 /* Shows the line on the terminal, unless *unless is set (NULL: in any case); see output_stop. */
 void live_show(const int *unless, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void live_erase(void);
-/* Says on the terminal what takes long, from one second on and until progress_end. */
+/* Prints on the terminal what takes long, from one second on and until progress_end. */
 void progress_begin(const char *what);
 void progress_count(uint64_t n);
 void progress_end(void);
@@ -250,23 +253,25 @@ struct want {
     hf_options options;
     int once;
     int64_t keep_ms;
-    const char *note; /* by which our place in line is found */
+    const char *note; /* by this id our place in the queue is found */
     int verbose, quiet, busy_status;
     int64_t max_hold_ms; /* 0: none; counts from the first grant */
 };
 struct got {
-    hf_lock *locks[KEYS_CAP]; /* in the order of the keys; with once: locks[0] is NULL if done */
+    hf_lock *locks[KEYS_CAP]; /* in the order of the keys; with once: locks[0] is NULL if the event
+                                 is done */
     size_t n;
     hf_once once;
     int64_t first_us; /* the local time of the first grant; 0: none yet */
-    int status;       /* if there are none: the exit status */
+    int status;       /* if there are no locks: the exit status */
 };
 /* Returns the local time at which --max-hold passes for the locks in `got`; INT64_MAX: never. */
 int64_t max_hold_ends_us(const struct want *want, const struct got *got);
 /* Gets all locks. Returns 0; -1: nothing is held, the reason was printed, and ret->status is the
    exit status. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
-/* Gives back what nothing was done with: as far as the store answers by the end (limit.c). */
+/* Releases locks under which nothing was run, as far as the store answers before the end
+   (limit.c). */
 void give_up_all(struct got *got);
 
 /* ---- waiting.c: the holders in the way ---- */
@@ -275,19 +280,22 @@ struct looking {
     const char *note; /* ours */
     char holder[400], since[40];
     int64_t left_ms;                /* of the holder's lease */
-    size_t holders, waiters, place; /* place: of ours in line, from 1; 0: not there */
-    int own;                        /* a holder is a command that we run under */
+    size_t holders, waiters, place; /* the place of our request in the queue, from 1; 0: it isn't
+                                       there */
+    int own;                        /* the holder is a `holdfast run` that this process runs
+                                       under */
 };
 /* Returns the first key that another holder has (and in whose queue this process waits, if the
    store shows that). */
 const char *find_busy(hf *store, const struct want *want, struct looking *ret);
-/* Writes the mark that follows a token of this owner in HOLDFAST_OUTER. */
+/* Writes the mark that follows the tokens of this owner in HOLDFAST_OUTER. */
 void owner_mark(const char *owner, char *to, size_t cap);
 /* Shows a line on the terminal that names the holder, until waiting_line_end. `want` must live
    until waiting_line_join. */
 void waiting_line_begin(hf *store, const struct want *want);
-void waiting_line_end(void);  /* at once: its thread may still be looking at the store */
-void waiting_line_join(void); /* before the store is closed: as long as that takes */
+void waiting_line_end(void);  /* removes the line at once; its thread may still be looking at the
+                                 store */
+void waiting_line_join(void); /* waits for its thread; called before the store is closed */
 
 /* ---- signals.c ---- */
 
@@ -295,20 +303,20 @@ void waiting_line_join(void); /* before the store is closed: as long as that tak
    instead of ending this process. The command that is run gets the former behaviour back:
    restore_signals. */
 void let_writes_fail(void);
-/* Ends this process as a pipe that nobody reads ends others. Returns if SIGPIPE was ignored from
-   the start. */
+/* Ends this process as a broken pipe ends others. Returns if SIGPIPE was ignored from the start. */
 void end_by_broken_pipe(void);
 /* Blocks INT, TERM, HUP and QUIT (unless they are ignored), so that they can be read. */
 void block_signals(void);
-/* Blocks these, the signals that are passed on to a running command, and SIGCHLD. */
+/* Blocks these four, the signals that are passed on to a running command, and SIGCHLD. */
 void block_job_signals(void);
-/* As at the start of this process, for a command that is executed next; after vfork, too. */
+/* Restores the signals as they were at the start of this process, for a command that is executed
+   next; also after vfork. */
 void restore_signals(void);
 /* Unblocks the signals, so that they end this process again. */
 void unblock_signals(void);
 /* Returns a descriptor from which the blocked signals are read; -1: there is none. */
 int signals_fd(void);
-/* Returns the number of one of the four that has come; 0: none. *ret_typed: it came from the
+/* Returns the number of a pending signal of the four; 0: none. *ret_typed: 1 if it came from the
    terminal. */
 int pending_end_signal(int *ret_typed);
 /* Waits for one of the four until until_us (local), after block_job_signals. Returns: its number,
@@ -323,12 +331,12 @@ int end_by_signal(int sig, int typed);
 /* Makes each end of this process print the refusal, even an end by a signal, until refuse_end. The
    refusal is JSON if --json is among the arguments. */
 void refuse_begin(int argc, char *const *argv);
-void refuse_end(void); /* there is a grant to print, or `help` */
+void refuse_end(void); /* ends that: there is a grant to print, or `help` was printed */
 /* Call these around text that is printed instead of a grant (help, the version). Where such text is
    evaluated it fails, too, and nothing of it is run. */
 void answer_begin(void);
 void answer_end(void);
-/* Prints it now, once. Async-signal-safe. */
+/* Prints the refusal now, once. Async-signal-safe. */
 void refuse(int status);
 /* Prints the refusal at the end of the command, with the last message as the reason. Returns the
    status. */
@@ -349,7 +357,7 @@ void watch_for_damage(void);
 sigjmp_buf *damage_jump(void);
 int damage_fd(void); /* readable: damaged; -1: none */
 void damage_seen(void);
-/* Names the process to kill if the main thread doesn't do it in time; 0: none. */
+/* Names the process that is killed if the main thread doesn't do it in time; 0: none. */
 void damage_kills(pid_t pid);
 
 /* ---- the commands ---- */

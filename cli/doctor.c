@@ -30,7 +30,7 @@ struct examining {
     char why[512]; /* the first that is bad */
 };
 
-/* Prints the result of a check. `why`: what is wrong; NULL: nothing. */
+/* Prints the result of a check. `why`: what is wrong; NULL: it passed. */
 static void tell(struct examining *e, const char *text, const char *why)
 {
     char shown[512];
@@ -170,15 +170,16 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 
 /* ---- the trial, and what is left of it ---- */
 
-/* In memory that the janitor shares. */
+/* In memory that this process and the janitor share. */
 struct trial {
     const hf_driver *drv;
     hf_url url;
     char prefix[HF_CONFORM_PREFIX_CAP];
-    int scratch_rc; /* of the driver's `scratch`, with its error */
+    int scratch_rc; /* the result of the driver's `scratch`, with its error */
     hf_error scratch_error;
-    int beside;     /* on a store beside the one in question, which is removed again */
-    int janitor_fd; /* tells the janitor that nothing is left; its other end sees all of them go */
+    int beside;     /* the trial is made on a store beside the one in question, which is removed
+                       again */
+    int janitor_fd; /* the pipe by which the janitor learns that all other processes have ended */
     pid_t janitor;  /* -1: there is none */
 };
 
@@ -196,9 +197,9 @@ static int remove_all(const struct trial *t, hf_error *err)
     return hf__conform_sweep(t->drv, &t->url, t->prefix, err);
 }
 
-/* Whatever ends the doctor, a process of its own removes what the trial has written: it waits until
-   the doctor and all its writers are gone, as each of them has the pipe open. It makes the store
-   beside, too, so that there is no moment at which that would be left. */
+/* Starts the janitor: a process that removes what the trial has written, however the doctor ends.
+   It waits until the doctor and all its writers are gone, because each of them has the pipe open.
+   It also makes the store beside, so that there is no moment at which that could be left behind. */
 static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd)
 {
     static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -212,7 +213,7 @@ static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd
         t->drv->scratch ? t->drv->scratch(url, &t->url, &t->scratch_error) : HF_UNSUPPORTED;
     t->beside = !t->scratch_rc;
     if (!t->beside) t->url = *url;
-    (void)!write(made_fd, "", 1); /* to the doctor, if it is there */
+    (void)!write(made_fd, "", 1); /* a signal for the doctor, if it still runs */
     close(made_fd);
     while ((n = read(fd, &nothing_is_left, 1)) < 0 && errno == EINTR) continue;
     if (n != 1 && remove_all(t, &err))
@@ -222,7 +223,7 @@ static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd
     _exit(0);
 }
 
-/* Returns when the janitor has made the store beside, or failed to. */
+/* Waits until the janitor has made the store beside, or failed to. */
 static int start_janitor(struct trial *t, const hf_url *url, hf_error *err)
 {
     int fd[2], made[2];
@@ -294,10 +295,10 @@ static void make_beside(struct trial *t)
     hf_caps caps;
     int rc = hf__open_store(t->drv, &t->url, IO_TIMEOUT_MS, &st, &caps, NULL);
     if (st) t->drv->close(st);
-    t->url.existing = !rc; /* what failed is tried again by the trial, which says so */
+    t->url.existing = !rc; /* a failure is ignored: the trial tries again, and reports it */
 }
 
-/* Races writers. 0 or the exit status. */
+/* Races writers. Returns 0 or the exit status. */
 static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     hf_error err;

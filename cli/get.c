@@ -36,7 +36,7 @@ static int try(hf *store, const struct want *want, struct got *ret, hf_error *er
     return hf_acquire_all(store, (const char *const *)want->keys, want->n, &o, ret->locks, err);
 }
 
-/* What a thread does that may be left behind when the store doesn't answer: static, therefore. */
+/* What a thread uses that may be left behind if the store doesn't answer: therefore static. */
 static struct asking {
     hf *store;
     const struct want *want;
@@ -77,7 +77,7 @@ static void leave_unknown(const char *key)
     leave_now(hf_code_exit_status(HF_UNKNOWN));
 }
 
-/* Tries once. A server has two seconds to answer, and the end of a limit. */
+/* Tries once. A server has two seconds to answer, or until the end of the limit. */
 static int try_in_time(hf *store, const struct want *want, struct got *ret, hf_error *err)
 {
     enum { QUICK_MS = 2000 };
@@ -197,7 +197,7 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
 struct ending_wait {
     hf_wait *wait;
     const struct waiting *w;
-    int code; /* 0, or the request may stand, or its grant: see `err` */
+    int code; /* 0, or the request or its grant may still be in the store: see `err` */
     hf_error err;
 };
 
@@ -215,7 +215,7 @@ static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, 
                        struct got *got)
 {
     static struct ending_wait e;
-    /* A second signal ends this at once, while a server doesn't answer. */
+    /* A second signal ends this process at once, while a server doesn't answer. */
     refuse(128 + sig);
     unblock_signals();
     e = (struct ending_wait){.wait = wait, .w = w};
@@ -232,7 +232,7 @@ static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, 
 static int wait_for_key(hf *store, const struct want *want, const char *key, int64_t wait_ms,
                         struct got *got, hf_lock **ret)
 {
-    /* static: a library thread may be left behind on a damaged store */
+    /* static: a library thread that uses it may be left behind if the store is damaged */
     static struct waiting w;
     hf_options o = want->options;
     hf_wait *wait;
@@ -271,7 +271,8 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
     char *const *order[KEYS_CAP];
     hf_error err;
     int rc = 0;
-    /* The order in which hf_acquire_all takes them, so that nobody waits in a circle. */
+    /* Sorts the keys as hf_acquire_all does, so that no two processes wait for each other in a
+       circle. */
     for (size_t i = 0; i < want->n; i++) order[i] = &want->keys[i];
     qsort(order, want->n, sizeof *order, by_name);
     for (size_t i = 1; i < want->n && !rc; i++)

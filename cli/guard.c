@@ -94,7 +94,7 @@ static int take_options(const struct command *self, int argc, char **argv,
             help(self);
             return -1;
         }
-        if (c == 'S') { /* every command takes it; nothing is opened here */
+        if (c == 'S') { /* every command accepts -S; this one opens no store */
             int status = take_url(optarg);
             if (status) return status;
             continue;

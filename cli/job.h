@@ -17,9 +17,11 @@ struct tree {
     int reaped;
 };
 void tree_init(struct tree *t, pid_t pid);
-/* Sends sig (0: none) to the main process and its living descendants of that kind; how many. */
+/* Sends sig (0: none) to the main process and its living descendants of that kind. Returns how
+   many. */
 size_t tree_signal(struct tree *t, enum which which, int sig);
-char tree_state(const struct tree *t); /* of the main process, as in /proc: 'T': stopped */
+char tree_state(const struct tree *t); /* the state of the main process, as in /proc: 'T' is
+                                          stopped */
 /* Returns 1 if `pid` is the main process or descends from it. */
 int tree_has(struct tree *t, pid_t pid);
 
@@ -36,7 +38,8 @@ void keeper_dismiss(void);
 
 /* ---- start.c, child.c: running a command that holds locks ---- */
 
-enum { SESSION_FD_MIN = 100 }; /* out of the way of a shell script's own descriptors */
+/* at least this number, out of the way of a shell script's own descriptors */
+enum { SESSION_FD_MIN = 100 };
 
 struct job {
     char **argv;
@@ -44,19 +47,21 @@ struct job {
     hf_lock *const *locks; /* some may be NULL */
     size_t n;
     enum on_lost on_lost;
-    int close_session;     /* the command doesn't carry the hold on */
-    int64_t lease_ms;      /* 0: on a store with sessions the hold lasts as long as processes */
-    int64_t stop_at_us;    /* when --max-hold passes; INT64_MAX: never */
-    const char *unstarted; /* what is so if the command can't be started */
+    int close_session;     /* the command isn't given the descriptor that carries the hold */
+    int64_t lease_ms;      /* the lease; 0: the hold lasts as long as processes have the
+                              descriptor */
+    int64_t stop_at_us;    /* local: when --max-hold passes; INT64_MAX: never */
+    const char *unstarted; /* the state if the command can't be started, for the message */
 };
 struct job_end {
-    int status;    /* exit status of holdfast so far */
-    int success;   /* the command ended by itself, with 0 */
-    int lost;      /* the lock was lost, and the command stopped for it */
-    int overtime;  /* --max-hold has passed, and the command was stopped for it; it is still held */
-    int left;      /* what had to be stopped goes on: don't release what it may still hold */
+    int status;    /* the exit status of holdfast so far */
+    int success;   /* the command ended by itself, with status 0 */
+    int lost;      /* the lock was lost, and the command was stopped because of that */
+    int overtime;  /* --max-hold passed, and the command was stopped; the lock is still held */
+    int left;      /* a process that had to be stopped goes on: don't release what it may
+                      still hold */
     int damaged;   /* the store is damaged: the library must not be called any more */
-    int kept;      /* processes that the command left behind carry the hold: don't release */
+    int kept;      /* processes that the command left behind carry the hold: don't release it */
     int typed_int; /* it died of a Ctrl-C */
 };
 /* Returns the signal that the command gets if this process is killed; 0: none. Nothing would renew
@@ -65,17 +70,17 @@ int death_signal(const struct job *job, int carries);
 /* Starts the command. vfork: a fork would copy the page tables of a mapped store. Returns the pid,
    or -1 and *ret_errno. The child changes none of the parent's memory but that reason. */
 pid_t start_command(const struct job *job, int session_fd, int death, int *ret_errno);
-/* The state, if it wasn't started and holds no event. */
+/* Returns the text of the state if the command wasn't started and holds no event. */
 extern const char not_executed[];
-/* Says that it wasn't, why, and what the state is. Returns the exit status. */
+/* Prints that the command wasn't started, why, and what the state is. Returns the exit status. */
 int not_started(char *const *argv, int why, const char *state);
 void run_job(const struct job *job, struct job_end *ret);
 /* Replaces this process by the command, which then holds the locks through the store's session.
    Returns only on failure: the exit status. */
 int become_command(hf *store, const struct got *got, char **argv);
-/* As become_command, without a change of the environment. */
+/* Does what become_command does, without a change of the environment. */
 int exec_holding(hf *store, char **argv);
-/* Runs o->argv with the locks' names in its environment; the exit status so far. */
+/* Runs o->argv with the locks' names in its environment. Returns the exit status so far. */
 int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
                 struct job_end *end);
 void release_all(const struct got *got);

@@ -22,7 +22,7 @@
 /* The descriptors of the keeper. */
 enum { SESSION, COMMAND, DISMISSED, KEPT };
 
-/* A byte in the pipe dismisses the keeper. */
+/* A byte in this pipe dismisses the keeper. */
 static struct {
     int session_fd, lease_ms, from, to;
 } keeper = {-1, 0, -1, -1};
@@ -41,7 +41,7 @@ int keeper_prepare(int session_fd, int64_t lease_ms)
 void keeper_dismiss(void)
 {
     ssize_t n = keeper.to >= 0 ? write(keeper.to, "", 1) : 0;
-    (void)n; /* a keeper that has ended needs none */
+    (void)n; /* a keeper that has ended needs no dismissal */
 }
 
 /* Waits for a byte in the pipe `dismissal`, for `other` to be readable, or for so many ms. A pipe
@@ -70,7 +70,7 @@ static void keep(int command_fd)
     sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     prctl(PR_SET_NAME, "hf-keeper", 0, 0, 0);
-    /* All of them are above 2: see main.c. */
+    /* All descriptors are above 2: see main.c. */
     if (dup2(keeper.session_fd, SESSION) < 0 || dup2(command_fd, COMMAND) < 0 ||
         dup2(keeper.from, DISMISSED) < 0 || chdir("/"))
         _exit(EXIT_INTERNAL);

@@ -1,8 +1,8 @@
 /*
- * live.c - the one line on a terminal that says what takes so long, and goes away again.
+ * live.c - the one line on a terminal that shows what takes so long; it is removed again.
  *
- * Nothing is written unless stderr is a terminal and this process is in its foreground: output of a
- * background job would only be in the way of somebody else's.
+ * Nothing is written unless stderr is a terminal and this process is in its foreground: the output
+ * of a background job would disturb another program's.
  */
 #include "cli.h"
 
@@ -42,7 +42,7 @@ static size_t fitting(const char *text, size_t room, size_t *ret_used)
         wchar_t c;
         size_t len = utf8 ? mbrtowc(&c, text + at, n - at, &state) : 0;
         int width = len && len <= n - at ? wcwidth(c) : 1;
-        if (!len || len > n - at) { /* this byte and those that belong to it */
+        if (!len || len > n - at) { /* this byte and the following bytes of the same character */
             memset(&state, 0, sizeof state);
             for (len = 1; ((unsigned char)text[at + len] & 0xc0) == 0x80; len++) continue;
         }

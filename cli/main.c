@@ -283,7 +283,7 @@ static int wants_grants(int argc, char **argv)
         if (at + 1 >= argc || (strcmp(argv[at], "-S") && strcmp(argv[at], "--store"))) continue;
         if (!strcmp(argv[++at], "acquire")) return 1;
     }
-    if (at >= argc) return !asks; /* the word may have been an empty variable, too */
+    if (at >= argc) return !asks; /* that word may come from an empty variable, too */
     const struct command *command = find(argv[at]);
     if (!command) command = command_like(argv[at]);
     if (command && command->run == acquire_command) return 1;

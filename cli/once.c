@@ -18,8 +18,8 @@ static int already_done(const char *key, const hf_once *done, int quiet)
     return 0;
 }
 
-/* Returns the local time at which the lease ends; 0: it has ended, or there is none: then the hold
-   ends with this process. */
+/* Returns the local time at which the lease ends; 0: it has ended, or there is no lease, and the
+   hold ends with this process. */
 static int64_t lease_end_us(hf_lock *lock)
 {
     int64_t left_ms = hf_left_ms(lock);
@@ -47,7 +47,8 @@ static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t 
     }
     progress_end();
     if (rc != HF_LOST) return rc;
-    if (hf__local_us() < until_us) return 0; /* a release whose reply was lost had been done */
+    /* an earlier release whose reply was lost had been carried out */
+    if (hf__local_us() < until_us) return 0;
     *err = first;
     return first.code;
 }
@@ -88,7 +89,7 @@ static void conclude_lost(void *arg)
 /* Calls conclude; if the lock was lost, for LOST_END_MS at most. Returns the exit status. */
 static int finish(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
 {
-    static struct concluding c; /* static: its thread may be left behind */
+    static struct concluding c; /* static: the thread that uses it may be left behind */
     if (!end->lost || hf_session_fd(store) >= 0) return conclude(store, o, lock, end);
     limit_end_in(LOST_END_MS); /* of the close, too */
     c = (struct concluding){store, o, lock, end, end->status};
@@ -98,7 +99,7 @@ static int finish(hf *store, const struct options *o, hf_lock *lock, const struc
 
 int once_command(const struct command *self, int argc, char **argv)
 {
-    static struct options o; /* static: they are read after damage_return() */
+    static struct options o; /* static: they are read after the jump to damage_return() */
     static struct got got;
     static struct job_end end;
     static hf *store;
@@ -108,14 +109,14 @@ int once_command(const struct command *self, int argc, char **argv)
     if (!status) status = want_args(&o, 1, 1, "key");
     if (status) return status < 0 ? finish_output() : status;
     write_note(note, o.argv);
-    write_owner(owner); /* which the mark of the event keeps */
+    write_owner(owner); /* the owner, which the mark of the event keeps */
     store_owner = owner;
     watch_for_damage();
     if (damage_return()) return damaged_job();
     status = open_to_lock(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
-    static struct want want; /* static: a thread may still look at it */
+    static struct want want; /* static: a thread may still use it */
     want = (struct want){
         o.args,       1, lock_options(&o), 1, o.keep_ms, note, o.verbose, o.quiet, o.busy_status,
         o.max_hold_ms};

@@ -11,7 +11,7 @@ static const struct {
     struct option option;
     unsigned takes;    /* which commands have it: one of enum takes; 0: every command */
     const char *value; /* what it is followed by */
-    const char *help;  /* NULL: another spelling of the one above */
+    const char *help;  /* NULL: another spelling of the option above */
 } table[] = {
     {{"nonblock", no_argument, NULL, 'n'}, TAKES_WAIT, NULL, "don't wait for the key"},
     {{"nb", no_argument, NULL, 'n'}, TAKES_WAIT, NULL, NULL},
@@ -110,7 +110,7 @@ void print_options(unsigned takes)
 const char *option_like(const char *word, unsigned takes)
 {
     static char text[32];
-    size_t best = 1; /* one letter in common is chance */
+    size_t best = 1; /* words with only one letter in common aren't alike */
     int found = -1;
     word += strspn(word, "-");
     for (int i = 0; i < OPTIONS; i++) {

@@ -16,8 +16,8 @@
 
 /* ---- values ---- */
 
-/* Digits with at most one point in them, as thousandths rounded up (at most 4e15); -1 if they
-   aren't. */
+/* Reads digits with at most one point in them, as thousandths, rounded up (at most 4e15). Returns
+   -1 if the text isn't that. */
 static int64_t decimal(const char **text)
 {
     const char *s = *text;
@@ -321,7 +321,8 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     int rc = parse_upto(self, takes, style_of_flock ? argc : dashes, argv, style_of_flock, o);
     if (rc) return rc;
     if (!style_of_flock && o->n_args == 0) {
-        /* "--" before the keys, for keys that look like options; there may be a second one. */
+        /* A first "--" stands before the keys, for keys that look like options. There may be a
+           second one. */
         int first = dashes + 1;
         keys_follow = 1;
         o->args = argv + first;

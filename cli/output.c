@@ -19,17 +19,18 @@
 
 enum {
     QUEUE_CAP = 65536,
-    PATIENCE_MS = 200, /* for a writer that should have succeeded at once */
-    FAREWELL_MS = 300, /* for what is still queued when this process ends */
-    FAREWELLS = 30     /* so often while it could be written: the writer has yet to run */
+    PATIENCE_MS = 200, /* how long to wait for a write that should succeed at once */
+    FAREWELL_MS = 300, /* how long to wait for what is still queued when this process ends */
+    /* how often to yield to a writing thread that could write, but hasn't run yet */
+    FAREWELLS = 30
 };
 
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    int runs;        /* the thread: 1: it does, -1: it can't be started */
-    int late;        /* it didn't succeed in time: nobody waits for it until it does */
-    size_t n, taken; /* bytes queued; bytes that it is writing */
+    int runs;        /* the writing thread: 1: it runs; -1: it can't be started */
+    int late;        /* it didn't write in time: no thread waits for it until it has written */
+    size_t n, taken; /* how many bytes are queued; how many it is writing */
     char text[QUEUE_CAP];
 } out = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -77,7 +78,8 @@ int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg)
 {
     sigset_t all, before;
     sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* damage.c; a fault that is blocked would kill the process */
+    /* for damage.c: a fault whose signal is blocked would kill the process */
+    sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(ret, NULL, body, arg);
@@ -109,7 +111,7 @@ int output_add(const char *text, size_t n, const int *unless)
     pthread_mutex_lock(&out.mu);
     need_writer();
     int asked = !unless || !*unless, room = n <= sizeof out.text - out.n;
-    /* What comes and goes isn't worth a place behind what is stuck. */
+    /* A line that is replaced later isn't queued behind text that is stuck. */
     if (unless && (out.n || out.taken)) asked = 0;
     if (asked && room && out.runs > 0) {
         memcpy(out.text + out.n, text, n);

@@ -111,7 +111,7 @@ void read_note(const char *note, struct person *ret)
     char *end;
     ret->pid = strtol(pid, &end, 10);
     if (*end || ret->pid < 0) ret->pid = 0;
-    /* A note of the user's own making is shown as it is. */
+    /* A note that a user has written is shown as it is. */
     if (!ret->host[0] && !ret->pid && !ret->command[0])
         show_text(note, ret->command, sizeof ret->command);
 }
@@ -138,7 +138,8 @@ static void add(char *to, size_t cap, const char *plain)
     snprintf(to + at, cap - at, "%s", plain);
 }
 
-/* Writes a command line for others to read, without secrets in places that are known: in URLs. */
+/* Writes a command line for others to read, without the secrets in URLs, the only place where they
+   are recognized. */
 static void encode_command(char *to, size_t cap, const char *text)
 {
     char *shown = strdup(text);
@@ -150,7 +151,7 @@ static void encode_command(char *to, size_t cap, const char *text)
 /* Appends the arguments of another process, if that process still exists. */
 static void add_command_of(char *to, size_t cap, pid_t pid)
 {
-    char path[40], args[4096]; /* more than fits: a secret that is cut isn't known for one */
+    char path[40], args[4096]; /* more than fits, because a secret that was cut isn't recognized */
     snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, args, sizeof args - 1);
@@ -162,7 +163,8 @@ static void add_command_of(char *to, size_t cap, pid_t pid)
     encode_command(to, cap, args);
 }
 
-/* As the environment says, for a look at a directory server would take time. "": it doesn't. */
+/* The user's name as the environment has it, because asking a directory server takes time. "": it
+   has none. */
 static const char *user_name(void)
 {
     const char *user = getenv("USER");
@@ -226,9 +228,9 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     }
 }
 
-/* `holdfast run` passes the life of its hold on to its command. Such a hold lasts on after the
-   process that the note names has ended: what that process started holds the key then. Only a
-   process of this machine can be looked for. */
+/* Looks for processes that hold on. `holdfast run` passes its hold on to its command, so the hold
+   lasts after the process that the note names has ended: the processes that it started hold the key
+   then. Only processes of this machine can be found. */
 int is_carried(const hf_party_info *p)
 {
     struct person who;
@@ -240,7 +242,8 @@ int is_carried(const hf_party_info *p)
            kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
 
-/* Returns 1 if a user has chosen this owner. An owner that the library has made up isn't shown. */
+/* Returns 1 if a user has chosen this owner. An owner that the library has generated isn't
+   shown. */
 static int was_chosen(const char *owner)
 {
     if (random_part(owner)) return 0;

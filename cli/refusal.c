@@ -22,7 +22,8 @@ static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL, SIGABRT, SIGFPE,
 
 #define CLEAR "unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; "
 
-static volatile sig_atomic_t armed; /* 1: as shell text, 2: as JSON; 0: not, or done */
+static volatile sig_atomic_t armed; /* 1: print it as shell text; 2: as JSON; 0: don't, or it was
+                                       printed */
 static char reason[1024];           /* what was said last */
 
 /* Appends the number. */
@@ -54,7 +55,8 @@ void refuse(int status)
 {
     int how = armed;
     armed = 0;
-    if (!status) status = EXIT_BUSY; /* with -E 0 too: the shell that evals this has no lock */
+    /* also with -E 0, because the shell that evaluates this has no lock */
+    if (!status) status = EXIT_BUSY;
     if (how == 1) print(CLEAR "(exit ", status, ")\n");
     if (how == 2) print("{\"held\":false,\"status\":", status, "}\n");
 }

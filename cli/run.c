@@ -37,7 +37,8 @@ static const char *token_of(const hf_lock *lock, char *scratch)
     return scratch;
 }
 
-/* What a store asks as is not for its command to be (see doc/stores): it may get its own. */
+/* The command isn't given the secrets by which this process uses the store (see doc/stores). It may
+   set its own. */
 static const char *const secrets[] = {"FIRESTORE_ID_TOKEN"};
 
 /* Returns the grants of all runs around this one; NULL: there are none, or out of memory. */
@@ -58,7 +59,7 @@ static char *outer_tokens(void)
     return all;
 }
 
-/* Ours, and none that were inherited, not even as second entries of the same name. */
+/* Sets our variables in place of inherited ones, also if one of those stands there twice. */
 static int set_environment(const hf *store, const struct got *got)
 {
     char *outer = outer_tokens();
@@ -87,13 +88,13 @@ void release_all(const struct got *got)
         if (hf__give_up(got->locks[i], &err)) say("%s", err.text);
 }
 
-struct holding { /* what is to be given back */
+struct holding { /* the locks to release */
     hf *store;
     const struct got *got;
     const struct options *o;
-    int quiet;       /* that it is lost has been said */
-    int lost;        /* it turned out to be (atomic) */
-    const char *key; /* that is being given back (atomic) */
+    int quiet;       /* a line was printed that the lock is lost */
+    int lost;        /* a release found a lock lost (atomic) */
+    const char *key; /* the lock that is being released (atomic) */
 };
 
 /* Releases all locks. Prints a line for a lock that turns out to be lost. */
@@ -133,10 +134,10 @@ static int64_t give_back_ms(const struct got *got, const struct options *o, int 
     return most_ms < GIVE_BACK_MS ? most_ms : GIVE_BACK_MS;
 }
 
-/* Ends the holds, and if that takes too long this process, too. */
+/* Ends the holds. If that takes too long, ends this process. */
 static void finish(hf *store, const struct got *got, const struct options *o, struct job_end *end)
 {
-    static struct holding h; /* static: its thread may be left behind */
+    static struct holding h; /* static: the thread that uses it may be left behind */
     int ignores = o->on_lost == ON_LOST_IGNORE, lost = end->lost || (ignores && all_lost(got));
     h = (struct holding){store, got, o, end->lost || ignores, 0, ""};
     int done = 1;
@@ -185,10 +186,10 @@ int run_holding(hf *store, const struct got *got, const struct options *o, int64
     return end->status;
 }
 
-/* Processes that the command left behind go on holding, as under flock(1): their open descriptor is
-   the hold, which ends with the last of them. A release before --at-least has passed would set an
-   end at that time for these processes, too: so `run` waits for them, or for that time. 1: the lock
-   is theirs. */
+/* Returns 1 if processes that the command left behind go on holding, as under flock(1): they have
+   its descriptor open, and the hold ends with the last of them. A release before --at-least has
+   passed would set an end at that time for these processes, too, so `run` waits for them, or for
+   that time. */
 static int stays_held(const struct options *o, int64_t got_us, const struct job_end *end,
                       int *ret_sig, int *ret_typed)
 {
@@ -205,7 +206,7 @@ static int stays_held(const struct options *o, int64_t got_us, const struct job_
 
 int run_command(const struct command *self, int argc, char **argv)
 {
-    static struct options o; /* static: they are read after damage_return() */
+    static struct options o; /* static: they are read after the jump to damage_return() */
     static struct got got;
     static struct job_end end;
     static hf *store;
@@ -226,7 +227,7 @@ int run_command(const struct command *self, int argc, char **argv)
                          "is renewed beside the command");
     }
     block_signals();
-    static struct want want; /* static: a thread may still look at it */
+    static struct want want; /* static: a thread may still use it */
     want = (struct want){o.args,  (size_t)o.n_args, lock_options(&o), 0, 0, note, o.verbose,
                          o.quiet, o.busy_status,    o.max_hold_ms};
     if (get_locks(store, &want, &got)) {

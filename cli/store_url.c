@@ -21,7 +21,7 @@
 
 const char *store_from = "-S";
 int store_told, store_quiet;
-static int secret_shown; /* a URL with a secret stood among the arguments */
+static int secret_shown; /* 1: the arguments had a URL with a secret */
 
 /* Wipes the password in the userinfo of a URL at `user`: up to the last '@', for a store's URL has
    none behind its host. Of other programs' URLs that may wipe more. */
@@ -66,7 +66,7 @@ int wipe_url(char *text)
     return found;
 }
 
-/* Reads the URL from the first line of a file; "-": of standard input. */
+/* Reads the URL from the first line of a file; "-": from standard input. */
 static int url_from_file(const char *name)
 {
     FILE *f = !strcmp(name, "-") ? stdin : fopen(name, "re");
@@ -197,8 +197,8 @@ static int64_t request_ms(int64_t wait_ms)
 static int opened(hf *store)
 {
     if (store_told) say("the store is %s (%s)", hf_store_url(store), store_from);
-    /* Some commands end without closing it, which would give back what they hold for others: known
-       here, it isn't lost memory. */
+    /* Commands whose holds outlive them don't close the store. This pointer keeps a leak checker
+       from reporting it. */
     static hf *volatile opened;
     opened = store;
     (void)opened;
@@ -232,7 +232,8 @@ static int open_with(unsigned flags, hf **ret)
 
 int open_at_once(hf **ret) { return open_with(0, ret); }
 
-/* Sleeps between two attempts: twice as long each time, and each process for another time. */
+/* Sleeps between two attempts: twice as long each time, and by a random time more, so that
+   processes differ. */
 static void pause_before(int attempt)
 {
     enum { FIRST_MS = 50, MOST_MS = 1000 };
@@ -258,7 +259,7 @@ static int open_store(const char *note, int64_t wait_ms, hf **ret)
     int64_t until_us = start_us + (wait_ms == HF_FOREVER ? USUAL_MS : wait_ms) * 1000;
     for (int attempt = 0;; attempt++) {
         int64_t left_ms = (until_us - hf__local_us() + 999) / 1000;
-        /* Without a limit the requests of the wait that follows have their usual time. */
+        /* Without a limit, the requests of the wait that follows have their usual time limit. */
         o.io_timeout_ms = request_ms(wait_ms > 0 ? (left_ms > 1 ? left_ms : 1) : wait_ms);
         rc = hf_open(store_url, &o, ret, &err);
         if (!rc || !may_pass(&err) || hf__local_us() >= until_us) break;

@@ -21,7 +21,7 @@ struct process {
     pid_t pid, parent, group, session;
     char state;
     unsigned long long start;
-    int ours; /* the command or a descendant of it */
+    int ours; /* it is the command's main process or a descendant of it */
 };
 
 /* Reads /proc/PID/stat: "pid (name) state ppid pgrp session ... [22] starttime". */
@@ -117,7 +117,7 @@ static int chosen(const struct tree *t, enum which which, const struct process *
     return p->session == t->session || p->session == getsid(0);
 }
 
-/* Signals the process that was read, not one that has got its number since. */
+/* Signals the process that was read, not another one that has got its number since. */
 static void signal_exactly(const struct process *p, int sig)
 {
     struct process now;
@@ -135,7 +135,8 @@ size_t tree_signal(struct tree *t, enum which which, int sig)
 {
     size_t n, hit = 0;
     struct process *all = read_all(&n);
-    if (!n) { /* no /proc: at least the main process, while its number is its own */
+    if (!n) { /* there is no /proc: signal at least the main process, whose number can't have been
+                 reused yet */
         free(all);
         return !t->reaped && !kill(t->pid, sig);
     }

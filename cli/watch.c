@@ -17,7 +17,7 @@ struct watching {
     const struct options *o;
     hf *store;        /* NULL: not there yet */
     int broken;       /* errno of a write that failed */
-    int looked, away; /* a look has succeeded; the last one failed, which was said */
+    int looked, away; /* a look has succeeded; the last look failed, and that was printed */
     int status;
 };
 
@@ -122,7 +122,7 @@ static void watch(void *arg)
 int watch_command(const struct command *self, int argc, char **argv)
 {
     static struct options o;
-    static struct watching w; /* static: the thread may be left behind */
+    static struct watching w; /* static: the thread that uses it may be left behind */
     int typed = 0, status = parse_options(self, TAKES_JSON | TAKES_LOOK, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 1, "prefix");
     if (status) return status < 0 ? finish_output() : status;
@@ -132,7 +132,7 @@ int watch_command(const struct command *self, int argc, char **argv)
     if (status) return status;
     block_signals();
     int sig = done_or_signal(watch, &w, 0, &typed);
-    if (sig < 0) { /* then a signal ends this process where it is */
+    if (sig < 0) { /* no thread could be started: a signal ends this process at any point */
         unblock_signals();
         watch(&w);
         sig = 0;

@@ -57,7 +57,7 @@ static const char *bad(struct play *p, const char *what)
                    p->marked ? ", done" : "", p->may_queue, more);
 }
 
-/* Far from any store's clock: no clock is read for it. */
+/* A time far from any store's clock, so that no clock has to be read for it. */
 static const int64_t LATER_US = INT64_C(1) << 52, LONG_AGO_US = 1;
 
 /* Puts a text into the note that looks like the parts of a row which a store's own acquire searches
@@ -123,12 +123,12 @@ static const uint8_t *id_of(const struct play *p)
     uint32_t n = row->n_holders + row->n_queue;
     if (p->request == ITS_HOLDER) return row->n_holders ? row->party[0].id : NULL;
     if (p->request == ITS_LAST_WAITER) return row->n_queue ? row->party[n - 1].id : NULL;
-    /* A store that has no replies to lose may have forgotten the last holder, or the row. */
+    /* A store that has no replies to lose may have forgotten the last holder, or the whole row. */
     int forgets = p->cfm->con.caps.local != NULL || !row->rev;
     return n || forgets ? NULL : row->last_id;
 }
 
-/* Makes the party of the request. Returns: 0: the row has no such party. */
+/* Makes the party of the request. Returns 0 if the row has no such party. */
 static int make_party(struct play *p, hf_party *to)
 {
     *to = hf__con_party(0, ++p->ids);
@@ -158,7 +158,7 @@ static const char *judge_stored(struct play *p, const hf_party *asks)
     int granted = out.answer == HF_ANS_GRANTED && out.changed;
     if (!granted && !(out.answer == HF_ANS_QUEUED && out.changed))
         return bad(p, "done, but the step does no such thing");
-    /* Of a key that nobody holds a store may know a higher rev than its row's, which it forgets. */
+    /* A store may know a higher rev of a free key than its row's, because it forgets such rows. */
     if (granted && p->got.rev > p->expected.rev) {
         p->expected.rev = p->expected.token = p->got.rev;
         p->expected.party[0].token = p->got.rev;
@@ -201,7 +201,7 @@ static const char *acquire_in_it(struct play *p)
     return why;
 }
 
-/* Stores the row in the place of what is there. */
+/* Stores the row in place of the one that is there. */
 static const char *store_row(struct play *p)
 {
     hf_row cur;
@@ -209,7 +209,7 @@ static const char *store_row(struct play *p)
     uint64_t seen = p->row.rev;
     int rc = make_row(p) ? HF_NOMEM : HF_CONFLICT;
     hf_row_init(&cur);
-    /* A store may forget what is free, and answer then by its rev. */
+    /* A store may forget a free row, and then answer with a rev of its own. */
     for (int tries = 2; rc == HF_CONFLICT && tries--; seen = cur.rev) {
         if (cur.rev >= p->row.rev) p->row.rev = cur.rev + 1;
         rc = hf__con_replace(p->cfm, p->key, seen, &p->row, &cur);
@@ -234,10 +234,11 @@ static const char *all_rows(struct play *p)
                     p->holder = (enum holder)holder;
                     p->request = (enum request)request;
                     p->marked = (holder + request + (int)(p->waiters + p->may_queue / MOST)) % 2;
-                    /* Without room for waiters only a new one makes a difference. */
+                    /* Only a new waiter can tell whether there is room for waiters. */
                     if (!p->may_queue && request != A_NEW_ONE && holder != NOBODY) continue;
                     why = store_row(p);
-                    /* The rev that follows is the clock's, not the next number, at least once. */
+                    /* At least once the next rev has to come from the clock, and not from the rev
+                       before. */
                     if (!why && holder == ONE && request == A_NEW_ONE)
                         hf__con_await_clock(p->cfm, p->key, p->row.rev + 2);
                     if (!why) why = acquire_in_it(p);
@@ -251,7 +252,7 @@ static const char *as_the_step_does(struct hf__suite *cfm, const hf_rowkey *key,
     hf_row_init(&p.row);
     hf_row_init(&p.got);
     hf_row_init(&p.expected);
-    const char *why = acquire_in_it(&p); /* there is no row at all */
+    const char *why = acquire_in_it(&p); /* then there is no row at all */
     if (!why) why = all_rows(&p);
     if (!why && hf_row_copy(row, &p.row)) why = hf__bad(cfm, "out of memory");
     hf_row_clear(&p.row);

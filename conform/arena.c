@@ -26,8 +26,8 @@ int hf__race_fail(struct hf__racer *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(r->arena->why, sizeof r->arena->why, format, args);
     va_end(args);
-    /* Set after the reason is written: the parent that sees it reports the reason, and may end this
-       process. */
+    /* Set after the reason was written. The parent that sees it set reports the reason, and may end
+       this process. */
     atomic_store(&r->arena->failed, 1);
     return 1;
 }
@@ -76,7 +76,8 @@ const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play)
 
 /* ---- the racers ---- */
 
-/* A process that takes longer hangs: the slowest stores, on a busy machine, take a minute. */
+/* A process that takes longer than this hangs: on a busy machine the slowest stores take a
+   minute. */
 enum { HANGS_S = 240 };
 
 static void run_one(struct hf__racer *r, hf__race_fn *run)

@@ -20,7 +20,8 @@ static void make_checks(struct hf__suite *cfm)
     static const struct hf__check last[] = {{"it is swept up", 0, sweep_up}};
     hf_error err = {0, 0, ""};
     cfm->in_memory = !strcmp(cfm->drv->name, "mem");
-    /* What the store can is known once it is open; those that fork come while it isn't. */
+    /* The store's capabilities are known only when it is open; checks that fork run while it is
+       closed. */
     if (!cfm->in_memory && !hf__con_open(cfm, &cfm->con, NULL)) {
         cfm->caps = cfm->con.caps;
         hf__con_close(&cfm->con);
@@ -41,7 +42,7 @@ static void make_checks(struct hf__suite *cfm)
     hf__conform_rows(cfm);
     hf__conform_replace(cfm);
     hf__conform_handle(cfm);
-    if (!cfm->con.st) return; /* it couldn't be opened again, as was said */
+    if (!cfm->con.st) return; /* the store couldn't be opened again, which was reported */
     hf__conform_keys(cfm);
     hf__conform_acquire(cfm);
     hf__conform_update(cfm);

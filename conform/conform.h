@@ -6,7 +6,7 @@
 
 #include "holdfast_driver.h"
 
-/* Below it stand the keys of one trial: "holdfast-conform/" and a random number. */
+/* The prefix of all trials: the keys of one trial begin with it and a random number. */
 enum { HF_CONFORM_PREFIX_CAP = 48 };
 void hf__conform_prefix(char ret[HF_CONFORM_PREFIX_CAP]);
 
@@ -40,7 +40,7 @@ struct hf__con {
 
 struct hf__suite {
     const hf_driver *drv;
-    hf_caps caps; /* of the store, as it was opened first */
+    hf_caps caps; /* the capabilities of the store when it was first opened */
     const hf_url *url;
     void (*say)(void *arg, const char *promise, const char *why);
     void *arg;
@@ -50,9 +50,9 @@ struct hf__suite {
     struct hf__con con;
     char prefix[HF_CONFORM_PREFIX_CAP];
     char why[400];         /* of the check that fails */
-    _Atomic int *no_reply; /* shared with its processes: an operation of the check in hand met a
-                              store that was away, or lost the reply; NULL: isn't asked for */
-    hf_error away;         /* code 0: the store is there; else what ended the trial */
+    _Atomic int *no_reply; /* shared with the suite's processes: 1: an operation of the present
+                              check met a store that was away, or lost the reply; NULL: not noted */
+    hf_error away;         /* code 0: the store is there; else the error that ended the trial */
 };
 
 enum hf__need { HF_NEEDS_THREADS = 1, HF_NEEDS_LOCAL = 2, HF_NEEDS_LIVENESS = 4 };
@@ -60,16 +60,17 @@ enum hf__need { HF_NEEDS_THREADS = 1, HF_NEEDS_LOCAL = 2, HF_NEEDS_LIVENESS = 4 
 struct hf__check {
     const char *text;
     unsigned needs;                              /* of enum hf__need */
-    const char *(*check)(struct hf__suite *cfm); /* NULL: kept; else why not, in cfm->why */
+    const char *(*check)(struct hf__suite *cfm); /* returns NULL if the promise is kept; else why
+                                                    not, in cfm->why */
 };
 
-/* As hf__conform_sweep, of a store that is open. */
+/* Sweeps as hf__conform_sweep, in a store that is open. */
 int hf__con_sweep(const struct hf__con *con, const char *prefix, hf_error *err);
 int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err);
 void hf__con_close(struct hf__con *con);
-/* Takes note of the result of an operation of the check in hand, and returns it. */
+/* Notes the result of an operation of the present check, and returns it. */
 int hf__note(struct hf__suite *cfm, int rc);
-/* Returns the text of such an operation's error, and notes the code. */
+/* Returns the text of an operation's error, and notes its code. */
 const char *hf__why(struct hf__suite *cfm, const hf_error *err);
 /* Sets the reason of a failing check, and returns it. */
 const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
@@ -80,10 +81,10 @@ hf_rowkey hf__con_key(const struct hf__suite *cfm, char text[HF_KEY_CAP], const 
 hf_party hf__con_party(uint64_t session, uint32_t n);
 /* Makes `row` one with one holder, as an uncontended grant makes it. */
 void hf__con_one_holder(hf_row *row, uint32_t n);
-/* Stores `row` at a key that nobody uses; row->rev (and the token of its only holder) become what
-   they have to be. */
+/* Stores `row` at a key that no other check uses. Sets row->rev, and the token of its only
+   holder. */
 int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
-/* Calls get or replace on the open store; a failure is reported in cfm->why. */
+/* These call get or replace on the open store. A failure is reported in cfm->why. */
 int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row);
 int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                     hf_row *cur);

@@ -18,7 +18,7 @@ static uint32_t wins_each(const struct hf__racer *r)
     return !r->con.caps.queues ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
 }
 
-/* Adds one to the number in the row, as it was when it was read. */
+/* Adds one to the number that the row had when it was read. */
 static int add_one(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
 {
     uint64_t seen = row->rev++;
@@ -76,7 +76,7 @@ static int inside(struct hf__racer *r)
     struct hf__arena *a = r->arena;
     if (atomic_fetch_add(&a->inside, 1)) return hf__race_fail(r, "two hold it at once");
     a->counter++;
-    hf__race_nap(); /* somebody else may come in now */
+    hf__race_nap(); /* from here on another racer may hold the key */
     atomic_fetch_sub(&a->inside, 1);
     return 0;
 }
@@ -97,7 +97,8 @@ static int race_takes(struct hf__racer *r)
         int rc = r->con.drv->acquire(r->con.st, &key, &p, 0, &row, &clock, &err);
         if (rc < 0) return hf__race_fail(r, "acquire: %s", hf__why(r->cfm, &err));
         if (rc) {
-            /* Another racer's release may have got lost: the store under test isn't trusted yet. */
+            /* The release of another racer may have been lost: the store under test isn't trusted
+               yet. */
             if (hf__local_us() >= until)
                 return hf__race_fail(r, "acquire: nobody has given it back for %d s", PATIENCE_S);
             hf__race_nap();

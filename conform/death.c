@@ -14,7 +14,7 @@
 
 enum {
     KILLS = 10,
-    PROMPT_MS = 4000 /* what a notice may take on a busy machine */
+    PROMPT_MS = 4000 /* how long a notice may take on a busy machine */
 };
 
 static int read_and_hang(struct hf__racer *r)
@@ -36,7 +36,7 @@ static int write_and_write(struct hf__racer *r)
     hf_row_init(&row);
     if (hf__race_get(r, &key, &row)) return 1;
     for (uint32_t i = 0;; i++) {
-        /* Rows of changing size: what is torn must show. */
+        /* Writes rows of changing size, so that a torn one shows. */
         uint64_t seen = row.rev++;
         if (hf_row_room(&row, 12)) return hf__race_fail(r, "out of memory");
         row.keep_until_us++;
@@ -77,7 +77,8 @@ static int find_whole(struct hf__racer *r)
     hf_row row;
     int rc = HF_CONFLICT;
     hf_row_init(&row);
-    /* What the dead had sent may still arrive, and only that: one conflict at most. */
+    /* A write that the killed process had sent may still arrive, so one conflict is allowed, and no
+       more. */
     for (int i = 0; i < 2 && rc == HF_CONFLICT; i++) {
         if (hf__race_get(r, &key, &row) || check_whole(r, &row, acked)) return 1;
         uint64_t seen = row.rev++;

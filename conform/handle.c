@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The clock's time may be later than what a reply says by its resolution, and is never earlier. So
-   from each reply follows by how much the clock is ahead of ours; no two of them may contradict
-   each other. It is watched for longer than two of its ticks. */
+/* Checks the clock. Its true time may be later than a reply says, by the resolution, but never
+   earlier. So each reply bounds by how much the clock is ahead of ours, and no two replies may
+   contradict each other. The clock is watched for longer than two of its ticks. */
 static const char *clock_runs(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
@@ -118,7 +118,7 @@ static const char *stays(struct hf__suite *cfm)
     hf_row_init(&cur);
     row.done_us = 1;
     if (cfm->in_memory) return NULL;
-    /* An outage may have cut this check short where the handle is closed. */
+    /* An outage may have cut this check short while the handle was closed. */
     if (!cfm->con.st) HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", hf__why(cfm, &err));
     HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", hf__why(cfm, &err));
     hf__con_close(&cfm->con);

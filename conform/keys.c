@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What stores have been seen to fold, cut, unescape, glob or refuse. */
+/* Keys that stores have been seen to fold, cut, unescape, glob or refuse. */
 static const char *const nasty[] = {
     "a",
     "A",
@@ -113,7 +113,7 @@ static void name_row(hf_row *row, const char *name)
     size_t n = strlen(name);
     if (n > HF_RESULT_CAP - 1) n = HF_RESULT_CAP - 1;
     row->result_len = (uint16_t)n;
-    /* The end of the name: long ones begin alike. */
+    /* Uses the end of the key, because long keys begin alike. */
     memcpy(row->result, name + strlen(name) - n, n);
     row->result[n] = 0;
 }

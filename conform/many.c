@@ -12,7 +12,7 @@ enum { KEYS = 8, WRITERS = 4, ROUNDS = 20, PATIENCE_US = 10000000, PAUSE_US = 10
 /* No row has this rev. */
 static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
 
-/* A few keys, their rows as they are stored, and what is to become of them. */
+/* A few keys, their rows as they are stored, and the rows that are to replace them. */
 struct many {
     char text[KEYS][HF_KEY_CAP];
     hf_rowkey key[KEYS];
@@ -90,7 +90,8 @@ static int ask(struct hf__suite *cfm, struct many *m, int n, int64_t patience_us
     const struct hf__con *con = &cfm->con;
     int64_t until_us = hf__local_us() + patience_us;
     int rc;
-    /* A connection has a second, and a busy store may need more: nothing was sent then. */
+    /* Connecting may take a second, which may not suffice on a busy store: then nothing was
+       sent. */
     while ((rc = con->drv->replace_many(con->st, m->item, (size_t)n, until_us)) == HF_UNAVAILABLE &&
            hf__local_us() < until_us)
         hf__pause(PAUSE_US);
@@ -137,7 +138,7 @@ static const char *some_refused(struct hf__suite *cfm, struct many *m)
     if (why) return why;
     m->item[0].seen = NO_REV;
     m->item[3].seen--;
-    /* Nothing but the hold is to be left of the full row. */
+    /* Only the hold is to be left of the full row. */
     m->next[KEYS - 1].n_queue = 0;
     m->next[KEYS - 1].done_us = m->next[KEYS - 1].keep_until_us = 0;
     m->next[KEYS - 1].result_len = m->next[KEYS - 1].done_by_len = 0;
@@ -224,7 +225,7 @@ static const char *unknown_spoils_nothing(struct hf__suite *cfm)
 
 /* ---- side by side ---- */
 
-/* Makes a replace alone, because a busy store may answer that it hasn't made a write of many. */
+/* The replace is sent alone, because a busy store may answer that it hasn't made one of many. */
 static void make_alone(const struct hf__con *con, hf_replace *item)
 {
     int64_t until_us = hf__local_us() + PATIENCE_US;
@@ -239,7 +240,7 @@ static int write_many(struct hf__racer *r)
     char group[40];
     const char *why = NULL;
     snprintf(group, sizeof group, "many-by/%u", r->me);
-    struct hf__suite own = *r->cfm; /* which says why of its own */
+    struct hf__suite own = *r->cfm; /* its error says why */
     own.con = r->con;
     init(&own, &m, group);
     int rc = hf__race_meet(r, 0);

@@ -17,8 +17,9 @@ enum { KEYS = 40, PATIENCE_MS = 20000, PROMPT_MS = 4000, SHORT_MS = 50, EVENTS_M
 struct subscriber {
     struct hf__con con;
     const hf_notify_ops *ops;
-    const char *check; /* in the names of its keys */
-    uint64_t session;  /* of its parties; 1 where the store has none: without an end by time */
+    const char *check; /* a part of the names of its keys */
+    uint64_t session;  /* the session of its parties; 1 if the store has no sessions; no end
+                          by time */
     hf_event_count seen;
     char text[KEYS][HF_KEY_CAP];
     hf_rowkey key[KEYS];
@@ -106,7 +107,7 @@ static const char *subscribe(struct hf__suite *cfm, struct subscriber *s, int i,
     return NULL;
 }
 
-/* Takes the events of now; `count`: they are about the writes that follow. */
+/* Takes the events that are pending; `count`: the writes that follow will make events. */
 static const char *take_events(struct hf__suite *cfm, struct subscriber *s, int count)
 {
     hf_key_event event;
@@ -144,10 +145,10 @@ static const char *await_events(struct hf__suite *cfm, struct subscriber *s, int
 
 /* ---- the rules ---- */
 
-/* How a key comes to be subscribed to. */
+/* The ways in which a key comes to be subscribed to. */
 enum way { PLAIN, QUEUED, QUEUED_LATER, AGAIN, WAYS };
 
-/* Subscribes to the key of this way. */
+/* Subscribes to the key in this way. */
 static const char *subscribe_by(struct hf__suite *cfm, struct subscriber *s, int way)
 {
     const char *why = subscribe(cfm, s, way, way == QUEUED);
@@ -176,7 +177,7 @@ static const char *play_ways(struct hf__suite *cfm, struct subscriber *s)
     return why;
 }
 
-/* Rows that are left after a failure are deleted at the end of the suite. */
+/* Rows that remain after a failure are deleted at the end of the suite. */
 static const char *play_many(struct hf__suite *cfm, struct subscriber *s)
 {
     const char *why = NULL;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    PROMPT_MS = 4000, /* what a wake-up may take on a busy machine; a poll would take longer */
+    PROMPT_MS = 4000, /* how long a wakeup may take on a busy machine; a poll would take longer */
     SLEEP_MS = 8000
 };
 
@@ -28,7 +28,8 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     hf_row row;
     hf_row_init(&row);
     if (hf__race_await(r->arena, step, 1)) return hf__race_fail(r, "the waiter doesn't come");
-    /* Most of the time it has fallen asleep by then; awake it must notice too. */
+    /* Most of the time racer 0 has fallen asleep by then. If it is still awake, it must notice,
+       too. */
     for (int i = 0; i < 200; i++) hf__race_nap();
     if (hf__race_get(r, key, &row)) return 1;
     uint64_t seen = row.rev++;
@@ -57,9 +58,10 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
     if (is && told.rev) {
         true_word = told.rev < row->rev || hf_row_equal(&told, row);
     } else if (is) {
-        /* A payload about an earlier holder is about an older row. */
+        /* A payload about an earlier holder comes from an older row. */
         const hf_party *p = &row->party[0], *is_told = &told.party[0];
-        /* Some drivers tell other waiters only the holder's request, and when the hold ends. */
+        /* Some drivers notify other waiters only of the holder's request and of the end of its
+           hold. */
         int by_name = key->who && memcmp(key->who, p->id, 16) != 0 && !is_told->token;
         true_word = told.n_holders == 1 &&
                     (memcmp(is_told->id, p->id, 16) != 0 ||
@@ -85,7 +87,7 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->n_queue = mine;
     row->party[0] = hf__con_party(1, 1);
     row->party[1] = hf__con_party(1, 3);
-    /* Another id each time: a notification of an earlier row may come as late as it likes. */
+    /* The id differs each time, because a notification of an earlier row may come at any time. */
     row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
     row->party[mine].wakeup = r->con.caps.local ? WAKEUP : 0;
     memcpy(id, row->party[mine].id, 16);
@@ -95,7 +97,7 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
                                                    : 0;
 }
 
-/* Begins to listen: for the wakeup of a local store, else for the key. */
+/* Begins to listen: for the wakeup of a local store, otherwise for the key. */
 static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_event_count *ret,
                       hf_error *err)
 {
@@ -164,7 +166,7 @@ static int ring(struct hf__racer *r)
     int64_t left_ms, clock;
     int rc = 0;
     if (liveness) rc = liveness->session(r->con.st, &session, &err);
-    /* A waiter of a dead session would be told of nothing. */
+    /* A waiter whose session is dead would not be notified. */
     if (sessions) rc = sessions->make(r->con.st, 60000, &session, &left_ms, &clock, &err);
     if (rc) return hf__race_fail(r, "session: %s", hf__why(r->cfm, &err));
     for (int i = 0; i < n && !rc; i++) rc = wait_asleep(r, key, session, 2 * i, hows[i]);
@@ -185,7 +187,8 @@ static int interrupt_others(struct hf__racer *r)
         return 0;
     }
     for (int i = 0; i < 3; i++) {
-        /* By the other; by oneself, in advance; by the time. */
+        /* Sleeps that end by the other racer's interrupt, by this thread's own one before the
+           sleep, and by time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
         hf_event_count seen;
         if (i == 1) con->caps.local->interrupt(con->st, OTHER_WAKEUP);
@@ -218,7 +221,7 @@ static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
     return hf__race_threads(cfm, a, 2, 1, interrupt_others);
 }
 
-/* The suite's table has functions without an argument: one for each play. */
+/* The suite's table has functions without an argument, so each play needs one. */
 #define WITH_ARENA(name, play) \
     static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
 WITH_ARENA(replaces_of_processes, hf__race_replaces_of_processes)

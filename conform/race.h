@@ -12,7 +12,7 @@
 
 enum {
     HF_RACERS = 8,
-    HF_RACE_PATIENCE_MS = 20000 /* for a step of the dance that doesn't come */
+    HF_RACE_PATIENCE_MS = 20000 /* how long to wait for a step of the race */
 };
 
 /* Memory that the racers share. */
@@ -20,9 +20,11 @@ struct hf__arena {
     _Atomic uint32_t step[10]; /* how many have come here */
     _Atomic uint32_t wins, conflicts, first_wins, inside;
     _Atomic uint64_t acked, session;
-    uint64_t total;                   /* what the row says in the end */
-    uint64_t counter;                 /* of grants; only the present holder adds to it */
-    _Atomic uint32_t reasons, failed; /* told so far; is the first one there? */
+    uint64_t total;                   /* the number that the row should have in the end */
+    uint64_t counter;                 /* how many grants there were; only the present holder adds to
+                                         it */
+    _Atomic uint32_t reasons, failed; /* how many notifications came; whether the first waiter is
+                                         queued */
     char why[300];                    /* of the first that failed */
 };
 
@@ -33,7 +35,7 @@ struct hf__racer {
     uint32_t n, me; /* of n */
 };
 
-typedef int hf__race_fn(struct hf__racer *r); /* nonzero: failed, arena->why says why */
+typedef int hf__race_fn(struct hf__racer *r); /* nonzero: it failed, and arena->why says why */
 
 int hf__race_fail(struct hf__racer *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -49,10 +51,11 @@ int hf__race_get(struct hf__racer *r, const hf_rowkey *key, hf_row *row);
 /* Replaces the row. Returns 0, HF_CONFLICT, or a negative code, which was reported. */
 int hf__race_replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur);
-/* Makes the row that the others write. */
+/* Makes the row that the racers write. */
 int hf__race_create(struct hf__racer *r, const hf_rowkey *key);
 
-/* Starts a racer in a process that ends with this one; and waits for its exit status. */
+/* The first one starts a racer in a process that ends with this one; the second one waits for its
+   exit status. */
 pid_t hf__race_start(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
                      hf__race_fn *run);
 int hf__race_end(pid_t pid);
@@ -68,7 +71,7 @@ typedef const char *hf__play_fn(struct hf__suite *cfm, struct hf__arena *a);
 /* contend.c: no update is lost; acquire excludes. */
 hf__play_fn hf__race_replaces_of_processes, hf__race_replaces_of_threads;
 hf__play_fn hf__race_takes_of_processes, hf__race_takes_of_threads;
-/* death.c: what the dead leave is whole; their death is noticed. */
+/* death.c: a killed process leaves a whole row; its death is noticed. */
 hf__play_fn hf__race_killed, hf__race_death_is_noticed;
 const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play);
 

@@ -130,14 +130,15 @@ static const char *acquire_if_free(struct hf__suite *cfm)
     HF_CHECK(!acquire(cfm, &key, &b, &row), "refused although it is free");
     HF_CHECK(row.token > token, "the token fell");
     HF_CHECK(row.party[0].expires_us == row.party[0].since_us + INT64_C(60000000), "another lease");
-    /* The row has a waiter and no holder: it is the waiter's turn. */
+    /* Makes a row with a waiter and without a holder: the next step grants the key to the
+       waiter. */
     uint64_t seen = row.rev++;
     row.n_holders = 0;
     row.n_queue = 1;
     row.party[0] = b;
     HF_CHECK(!hf__con_replace(cfm, &key, seen, &row, NULL), "%s", cfm->why);
     HF_CHECK(acquire(cfm, &key, &a, &cur) == HF_CONFLICT, "barged past the queue");
-    /* A free row keeps its marker when it is taken. */
+    /* A free row keeps its marker when the key is acquired. */
     seen = row.rev++;
     row.n_queue = 0;
     row.done_us = 9;
@@ -162,7 +163,7 @@ static const char *tokens_grow(struct hf__suite *cfm)
     uint64_t last = 0;
     hf_row row;
     hf_row_init(&row);
-    /* After each deletion the clock's next tick is waited for. */
+    /* After each deletion it waits for the clock's next tick. */
     int rounds = cfm->con.caps.clock_resolution_us < 100000 ? 200 : 12;
     for (int i = 0; i < rounds; i++) {
         hf__con_one_holder(&row, 1);

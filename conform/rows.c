@@ -36,7 +36,7 @@ static const char *unused_key(struct hf__suite *cfm)
     hf_rowkey key = hf__con_key(cfm, text, "never used");
     hf_row row;
     hf_row_init(&row);
-    /* What was in the row must not shine through. */
+    /* Nothing of the former row must be left. */
     hf__con_one_holder(&row, 1);
     row.rev = row.token = 7;
     row.done_us = 1;
@@ -51,7 +51,7 @@ static const char *unused_key(struct hf__suite *cfm)
 static void put_text(char *to, uint8_t *len, size_t n, const char *pattern)
 {
     size_t m = strlen(pattern), i = 0;
-    /* Whole patterns only, so that what is UTF-8 stays it. */
+    /* Fills with whole patterns only, so that UTF-8 text stays UTF-8. */
     for (; i + m <= n; i += m) memcpy(to + i, pattern, m);
     for (; i < n; i++) to[i] = 'x';
     to[n] = 0;

@@ -19,8 +19,8 @@ void hf__conform_prefix(char ret[HF_CONFORM_PREFIX_CAP])
 }
 
 enum {
-    SWEEPS = 3,           /* for what a killed writer had sent, which may arrive late */
-    ABANDONED_S = 60 * 60 /* since it was written: no trial takes so long */
+    SWEEPS = 3,           /* how long a write that a killed process had sent may take to arrive */
+    ABANDONED_S = 60 * 60 /* a row that was written before this long belongs to no running trial */
 };
 
 struct sweep {

@@ -10,9 +10,9 @@ enum { WRITERS = 4, WRITES = 500, FAILS_WITH = HF_FULL };
 /* What the step of an update is to do, and the rows that it has seen and made. */
 struct step {
     hf_row saw, made;
-    int calls, answer; /* FAILS_WITH: changed, but failed all the same */
-    hf_party joins; /* the party that joins the queue; owner_len 0: the head of the queue becomes a
-                       holder instead */
+    int calls, answer; /* FAILS_WITH: it changes the row, but returns a failure */
+    hf_party joins; /* the party that the step puts into the queue; owner_len 0: the step makes the
+                       head of the queue a holder instead */
 };
 
 static int step(void *arg, hf_row *row)
@@ -83,7 +83,7 @@ static const char *in_place(struct hf__suite *cfm, const hf_rowkey *key, hf_row 
         why = hf__bad(cfm, "%s", hf__why(cfm, &err));
     if (!why) why = updates(cfm, key, &s, row, "one holds, nothing is done");
     s.answer = 1;
-    for (uint32_t i = 1; !why && i <= 4; i++) { /* more than a row has room for at first */
+    for (uint32_t i = 1; !why && i <= 4; i++) { /* more parties than a row has room for at first */
         s.joins = hf__con_party(1, i);
         why = updates(cfm, key, &s, row, "one gets in line");
         if (!why && (row->n_queue != i || memcmp(row->party[i].id, s.joins.id, 16) != 0))
@@ -152,7 +152,7 @@ static const char *play_writers(struct hf__suite *cfm, struct hf__arena *a)
     hf_error err = {0, 0, ""};
     hf_row row;
     hf_row_init(&row);
-    row.n_holders = 1; /* what is free may be forgotten */
+    row.n_holders = 1; /* the store may have forgotten the free row */
     row.party[0] = hf__con_party(1, 1);
     if (hf__con_create(&cfm->con, &key, &row, &err)) return hf__bad(cfm, "%s", hf__why(cfm, &err));
     uint64_t all = row.rev + (uint64_t)WRITERS * WRITES;

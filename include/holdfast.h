@@ -109,7 +109,8 @@ typedef struct hf_wait hf_wait; /* one pending acquisition */
 /* What went wrong. Plain data: needs no freeing, holds no secret. */
 typedef struct hf_error {
     int code;               /* one of enum hf_code */
-    int sys;                /* errno where the system said no; LOST: ETIME by max_hold_ms; else 0 */
+    int sys;                /* the errno of a failed system call; for LOST by max_hold_ms, ETIME;
+                               else 0 */
     char text[HF_TEXT_CAP]; /* one line: the store or driver, what was attempted on which key, and
                                why it failed */
 } hf_error;
@@ -121,15 +122,15 @@ enum hf_mode {
 };
 
 enum hf_open_flag {
-    /* Only a store that is there: neither hf_open nor reading makes a file, directory, table or
-       collection. Where there is none hf_open is UNAVAILABLE, and err->sys is ENOENT. For
-       programs that look (hf_peek, hf_list, hf_watch). */
+    /* Opens only a store that exists: neither hf_open nor reading makes a file, directory, table or
+       collection. If the store doesn't exist hf_open is UNAVAILABLE, and err->sys is ENOENT. For
+       programs that only look (hf_peek, hf_list, hf_watch). */
     HF_OPEN_EXISTING = 1
 };
 
 typedef struct hf_open_options {
     size_t size;
-    const char *owner;     /* identity of the caller in this handle, not HF_OWNER_ENDED; NULL:
+    const char *owner;     /* the caller's identity in this handle, not HF_OWNER_ENDED; NULL:
                               random, 128 bits */
     const char *note;      /* for people: shown by `holdfast ls`; NULL: host, pid, user, command */
     int64_t io_timeout_ms; /* the longest one request may take, 100 to 3,600,000; 0: 5,000 */
@@ -144,10 +145,10 @@ enum hf_flag {
     /* The grant isn't bound to this process or handle: it ends by hf_release, by its lease, or
        through the process that adopts it (hf_adopt). Needs lease_ms; isn't renewed. */
     HF_DETACHED = 1,
-    /* Never stand in the store's queue: try again now and then instead. */
+    /* Don't wait in the store's queue: try again now and then instead. */
     HF_UNQUEUED = 2,
-    /* Wait without end even for a grant that the waiting thread or owner holds itself, instead of
-       RECURSIVE: another thread releases it. */
+    /* Don't return RECURSIVE: wait without end even for a grant that the waiting thread or owner
+       itself holds, because another thread releases it. */
     HF_ALLOW_RECURSIVE = 4,
     /* hf_once_begin: mark the event as done before it runs. */
     HF_AT_MOST_ONCE = 8,
@@ -158,7 +159,7 @@ enum hf_flag {
 typedef struct hf_options {
     size_t size;
     int64_t wait_ms;     /* how long to wait: 0 tries once, HF_FOREVER (the default) has no limit */
-    int64_t lease_ms;    /* 0: the store's own (see hf_open); else 100 to 86,400,000 */
+    int64_t lease_ms;    /* 0: the store's default (see hf_open); else 100 to 86,400,000 */
     int64_t max_hold_ms; /* 0: none; else the hold is over (lost) after so long, renewed or not; the
                             key is free once the holder has released it (or its lease ran out,
                             which it does on etcd: only when this process has ended) */
@@ -210,9 +211,10 @@ HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *
 HF_API HF_MUST_USE int hf_acquire_all(hf *store, const char *const *keys, size_t n,
                                       const hf_options *options, hf_lock **ret, hf_error *err);
 
-/* Told once, on a library thread, how a pending acquisition ended: HF_OK and the lock (the
-   callee's to release), or a code, NULL and the reason. May call any function of this header except
-   hf_close and hf_wait_free; an acquisition made there never waits: it is BUSY at once instead. */
+/* Called once, on a library thread, when a pending acquisition has ended: with HF_OK and the lock
+   (the callee's to release), or with a code, NULL and the reason. May call any function of this
+   header except hf_close and hf_wait_free. An acquisition made in it never waits: it is BUSY at
+   once instead. */
 typedef void hf_acquired_fn(void *arg, int code, hf_lock *lock, const hf_error *err);
 
 /* Starts an acquisition and returns at once. If this fails, `done` is never called; else exactly
@@ -222,10 +224,12 @@ HF_API HF_MUST_USE int hf_acquire_start(hf *store, const char *key, const hf_opt
                                         hf_acquired_fn *done, void *arg, hf_wait **ret,
                                         hf_error *err);
 
-/* Gives up: `done` gets CANCELED, unless it has been or is just being called. Any thread. */
+/* Gives up the acquisition: `done` gets CANCELED, unless it was called before or is being called.
+   Any thread. */
 HF_API void hf_wait_cancel(hf_wait *wait);
 
-/* Cancels if need be, waits until `done` has returned, frees. NULL is accepted. */
+/* Cancels the acquisition if need be, waits until `done` has returned, and frees the wait. NULL is
+   accepted. */
 HF_API void hf_wait_free(hf_wait *wait);
 
 /*
@@ -237,18 +241,19 @@ HF_API void hf_wait_free(hf_wait *wait);
  */
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 
-/* Extends the lease now, to lease_ms from now (0: what was asked at first; if that was none, the
-   hold lasts as long as its process again). LOST if it is over. */
+/* Extends the lease now, to lease_ms from now. 0: to the lease that was asked for at first; if
+   there was none, the hold lasts as long as its process again. LOST if the hold is over. */
 HF_API int hf_renew(hf_lock *lock, int64_t lease_ms, hf_error *err);
 
 HF_API uint64_t hf_token(const hf_lock *lock);    /* the fencing token, below 2^53 */
 HF_API const char *hf_key(const hf_lock *lock);   /* borrowed */
 HF_API const char *hf_owner(const hf_lock *lock); /* borrowed */
-HF_API int64_t hf_left_ms(const hf_lock *lock);   /* believe for so long; <= 0: lost (an adopted
-                                                     lock: perhaps). INT64_MAX: as long as this
-                                                     process lives */
+HF_API int64_t hf_left_ms(const hf_lock *lock);   /* the holder may believe for so long; <= 0: lost
+                                                     (an adopted lock: perhaps). INT64_MAX: as long
+                                                     as this process lives */
 
-/* A descriptor that becomes readable when the lock is lost; borrowed, -1 if out of descriptors. */
+/* Returns a descriptor that becomes readable when the lock is lost; borrowed; -1: out of
+   descriptors. */
 HF_API int hf_lost_fd(hf_lock *lock);
 
 /* Calls `lost(arg, lock)` once, on a library thread, when the lock is lost before it is released;
@@ -265,7 +270,7 @@ HF_API int hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), voi
    renewal that failed. CORRUPT: lost because the store, or the row, is damaged. */
 HF_API int hf_lost_reason(const hf_lock *lock, hf_error *err);
 
-/* Asks the store: 0 if the lock is held at this moment, LOST if not. */
+/* Asks the store whether the lock is held at this moment. 0: it is. LOST: it isn't. */
 HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
 
 /*
@@ -291,8 +296,8 @@ HF_API HF_MUST_USE int hf_adopt(hf *store, const char *key, uint64_t token, hf_l
                                 hf_error *err);
 
 typedef struct hf_once {
-    hf_lock *lock;              /* RUN: yours, to be ended by hf_once_finish or hf_release;
-                                   NULL: the event is done */
+    hf_lock *lock;              /* RUN: the lock, to be ended by hf_once_finish or hf_release; NULL:
+                                   the event is done */
     int64_t done_us;            /* when it was done, by the store's clock (about the time of day) */
     char owner[HF_OWNER_CAP];   /* by whom */
     char result[HF_RESULT_CAP]; /* with what result */
@@ -317,7 +322,7 @@ HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms
    hold isn't exclusive. */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
-/* One holder or waiter, as people want to see it. */
+/* One holder or waiter, for display. */
 typedef struct hf_party_info {
     char owner[HF_OWNER_CAP];
     char note[HF_NOTE_CAP];
@@ -326,7 +331,7 @@ typedef struct hf_party_info {
     int64_t left_ms;  /* a holder's lease; HF_FOREVER: as long as its process lives; 0: waiter */
     enum hf_mode mode;
     uint32_t limit;
-    int claimed; /* 0: handed over and not taken up yet */
+    int claimed; /* 0: the key was handed over, and the holder hasn't claimed it yet */
 } hf_party_info;
 
 typedef struct hf_info {
@@ -345,18 +350,19 @@ typedef struct hf_info {
    May not call hf_close, which waits for it (and ends the listing with CANCELED). */
 typedef int hf_info_fn(void *arg, const hf_info *info);
 
-/* Shows one key, unused ones too (rev 0). Expired or dead holders are not shown as holding. */
+/* Shows one key, also an unused one (rev 0). Holders that are over or dead are not shown. */
 HF_API int hf_peek(hf *store, const char *key, hf_info_fn *see, void *arg, hf_error *err);
 
-/* Shows every key with the prefix ("" or NULL: all), in no order. Damaged rows are passed over: the
-   answer is CORRUPT then, and says why of the first, after all others were shown. */
+/* Shows every key with the prefix ("" or NULL: all), in no order. A damaged row is passed over;
+   then the result is CORRUPT, after all others were shown, and `err` describes the first damaged
+   row. */
 HF_API int hf_list(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
 
 /* Shows every key with the prefix that is held or waited for, then each change as it is noticed,
    until `see` returns nonzero. `see` is also called with NULL about four times a second. */
 HF_API int hf_watch(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
 
-/* Ends the grant with this token, for its holder too. LOST if that grant is over. */
+/* Ends the grant with this token, so that its holder loses it. LOST: that grant is over already. */
 HF_API int hf_break(hf *store, const char *key, uint64_t token, hf_error *err);
 
 /* Removes the mark of an event that is done, for good on return: the event may run again.
@@ -364,7 +370,7 @@ HF_API int hf_break(hf *store, const char *key, uint64_t token, hf_error *err);
 HF_API int hf_forget(hf *store, const char *key, hf_error *err);
 
 /* Deletes rows that are free, unmarked (or past their keep time) and idle for idle_ms (at least
-   60,000). The number deleted is added up in *ret_n. */
+   60,000). Adds the number of deleted rows to *ret_n. */
 HF_API int hf_prune(hf *store, int64_t idle_ms, uint64_t *ret_n, hf_error *err);
 
 typedef struct hf_stats {
@@ -376,23 +382,25 @@ typedef struct hf_stats {
 } hf_stats;
 HF_API int hf_get_stats(hf *store, hf_stats *ret);
 
-/* The descriptor whose open file description carries the life of this handle's holds (file: only;
-   else -1). Borrowed. A child that inherits a dup of it keeps the holds alive. */
+/* Returns the descriptor whose open file description carries the life of this handle's holds (file:
+   only; otherwise -1). Borrowed. A child that inherits a dup of it keeps the holds alive. */
 HF_API int hf_session_fd(const hf *store);
 
 HF_API const char *hf_version(void);              /* "0.1.0" */
 HF_API const char *hf_code_name(int code);        /* "BUSY"; "?" if there is none */
 HF_API const char *hf_code_text(int code);        /* "held by another" */
-HF_API const char *hf_code_state(int code);       /* what is so then: "nothing was changed" */
+HF_API const char *hf_code_state(int code);       /* the state after this error: "nothing was
+                                                     changed" */
 HF_API const char *hf_code_action(int code);      /* what to do: "wait for it, or ..."; or "" */
 HF_API int hf_code_exit_status(int code);         /* of the command: 75 */
 HF_API const char *hf_store_url(const hf *store); /* borrowed; without secrets */
 
-/* What in this process may break the store's locks, found now: a second copy of SQLite, for
-   `sqlite:`. Returns 1 with a line in `ret`, which is cut to `cap` bytes; 0: nothing is known. */
+/* Looks for something in this process that may break the store's locks: for `sqlite:`, a second
+   copy of SQLite. Returns 1 with a line in `ret`, which is cut to `cap` bytes; 0: nothing was
+   found. */
 HF_API int hf_store_warning(hf *store, char *ret, size_t cap);
 
-/* For HF_SCOPED: releases and clears. */
+/* Releases the lock and clears the pointer, for HF_SCOPED. */
 HF_API void hf_release_scope(hf_lock **lock);
 
 /*

@@ -41,7 +41,7 @@ class error : public std::runtime_error
     int code_, sys_;
 };
 
-// All defaults; set what is to differ.
+// All options have their defaults; set those that are to differ.
 struct options : hf_options {
     options() : hf_options(HF_OPTIONS_INIT) {}
 };
@@ -56,7 +56,7 @@ class lock
     lock &operator=(lock &&other) noexcept
     {
         if (this == &other) return *this;
-        lock_.reset(); // before the callback that it may still call
+        lock_.reset(); // destroyed before the callback that it may still call
         lost_ = std::move(other.lost_);
         lock_ = std::move(other.lock_);
         return *this;
@@ -69,7 +69,7 @@ class lock
     const char *owner() const noexcept { return hf_owner(lock_.get()); }
     std::int64_t left_ms() const noexcept { return hf_left_ms(lock_.get()); }
 
-    // Gives the key back now; empty afterwards, whether it throws or not.
+    // Releases the key now. The lock is empty afterwards, whether it throws or not.
     void release()
     {
         hf_error e;
@@ -80,7 +80,7 @@ class lock
         hf_error e;
         if (hf_renew(lock_.get(), lease_ms, &e)) throw error(e);
     }
-    // Is the lock held at this moment? Asks the store.
+    // Asks the store whether the lock is held at this moment.
     bool confirm()
     {
         hf_error e;
@@ -88,7 +88,7 @@ class lock
         if (rc && rc != HF_LOST) throw error(e);
         return rc == 0;
     }
-    // Shows the token to the guard of the data, before they are read; see hf_enter.
+    // Shows the token to the guard of the data. Call it before the data are read; see hf_enter.
     void enter(const char *where = nullptr)
     {
         hf_error e;
@@ -109,9 +109,9 @@ class lock
             std::snprintf(e.text, sizeof e.text, "on_lost '%.100s': %s", key(), hf_code_text(rc));
             throw error(e);
         }
-        lost_.push_back(std::move(place)); // the one before may be running
+        lost_.push_back(std::move(place)); // the callback before this one may be running
     }
-    // Why the lock was lost; empty while no loss is known.
+    // Returns why the lock was lost; empty while no loss is known.
     std::string lost_reason() const
     {
         hf_error e;
@@ -148,7 +148,7 @@ class event
     const char *done_by() const noexcept { return done_.owner; }
     const char *result() const noexcept { return done_.result; }
 
-    // Marks the event as done and gives the key back, whether it throws or not. If it throws, the
+    // Marks the event as done and releases the key, whether it throws or not. If it throws, the
     // event may not be marked.
     void finish(const std::string &result = std::string())
     {
@@ -171,17 +171,17 @@ class pending
     pending &operator=(pending &&other) noexcept
     {
         if (this == &other) return *this;
-        wait_.reset(); // before the state that it ends in
+        wait_.reset(); // destroyed before the state that its end is written to
         state_ = std::move(other.state_);
         wait_ = std::move(other.wait_);
         return *this;
     }
-    // Waits for the end of the acquisition: the lock, or the reason is thrown. Once.
+    // Waits for the end of the acquisition. Returns the lock, or throws the reason. Call it once.
     lock get() { return state_->ended.get_future().get(); }
     void cancel() noexcept
     {
         hf_wait_cancel(wait_.get());
-    } // get() throws then, if it isn't too late
+    } // get() then throws, unless the grant came first
 
   private:
     friend class store;
@@ -207,7 +207,7 @@ class pending
 
 namespace detail
 {
-// A string may hold a NUL, which would end it for the library.
+// Checks that the string has no NUL, which would end it for the library.
 inline const char *plain(const std::string &text, const char *what)
 {
     if (text.find('\0') == std::string::npos) return text.c_str();
@@ -235,13 +235,13 @@ class store
     }
     hf *get() const noexcept { return store_.get(); } // for the functions of holdfast.h
     const char *url() const noexcept { return hf_store_url(store_.get()); }
-    std::string warning() const // of hf_store_warning; empty: none
+    std::string warning() const // the text of hf_store_warning; empty: none
     {
         char text[HF_TEXT_CAP];
         return hf_store_warning(store_.get(), text, sizeof text) ? text : "";
     }
 
-    // Waits for its turn, for as long as how.wait_ms says.
+    // Waits for the key, for as long as how.wait_ms says.
     lock acquire(const std::string &key, const options &how = options())
     {
         hf_lock *taken;
@@ -250,7 +250,7 @@ class store
             throw error(e);
         return lock(taken);
     }
-    // The same, but an empty lock if it wasn't obtained within how.wait_ms.
+    // Does the same, but returns an empty lock if the key wasn't obtained within how.wait_ms.
     lock try_acquire(const std::string &key, options how = no_wait())
     {
         hf_lock *taken;
@@ -260,14 +260,14 @@ class store
         if (rc) throw error(e);
         return lock(taken);
     }
-    // All of them or none; element i belongs to keys[i].
+    // Acquires all of the keys or none; element i belongs to keys[i].
     std::vector<lock> acquire_all(const std::vector<std::string> &keys,
                                   const options &how = options())
     {
         std::vector<const char *> names;
         for (const std::string &key : keys) names.push_back(detail::plain(key, "acquire"));
         std::vector<hf_lock *> taken(keys.size());
-        std::vector<lock> locks(keys.size()); // before anything is held: this may throw
+        std::vector<lock> locks(keys.size()); // before any key is held, because this may throw
         hf_error e;
         if (hf_acquire_all(store_.get(), names.data(), names.size(), &how, taken.data(), &e))
             throw error(e);

@@ -21,37 +21,41 @@ extern "C" {
 
 #define HF_DRIVER_ABI    5
 #define HF_DRIVER_SYMBOL hf_driver_entry
-#define HF_ROW_FORMAT    2 /* of a row as fields; another one is CORRUPT, never "free" */
+/* The format of a row as fields; a row of another format is CORRUPT, never "free". */
+#define HF_ROW_FORMAT 2
 
 /* Internal results of replace and acquire, beside the codes of holdfast.h. */
 #define HF_CONFLICT   1
-#define HF_WOULD_WAIT 8 /* of an acquire with HF_PARTY_AT_ONCE */
+#define HF_WOULD_WAIT 8 /* returned by an acquire with HF_PARTY_AT_ONCE */
 
 /* ---- the row ---- */
 
 enum hf_party_flag {
-    HF_PARTY_UNCLAIMED = 1, /* was handed the key while it waited and hasn't taken it up yet */
-    HF_PARTY_DETACHED = 2,  /* its session counts while it waits only: the hold ends by time */
-    HF_PARTY_ENDING = 4,    /* released, but kept taken for a while: nobody's any more */
-    /* Never stored: an acquire of it mustn't wait, for others would do so, too. */
+    HF_PARTY_UNCLAIMED = 1, /* was handed the key while it waited, and hasn't claimed it yet */
+    HF_PARTY_DETACHED = 2,  /* its session counts only while it waits: the hold ends by time */
+    HF_PARTY_ENDING = 4,    /* released, but the key stays taken for a while: it has no holder */
+    /* Never stored. The acquire must not wait for a disk, because other calls would wait
+       behind it. */
     HF_PARTY_AT_ONCE = 64,
-    /* Never stored: its session was dead when the row was read (stores with hf_session_ops). */
+    /* Never stored. The party's session was dead when the row was read (stores with
+       hf_session_ops). */
     HF_PARTY_DEAD = 128
 };
 
 /* A holder, or a waiter. Strings are NUL-terminated; the lengths don't count the NUL. */
 typedef struct hf_party {
-    uint8_t id[16];     /* of the request: unique per attempt to acquire */
-    uint64_t token;     /* of the grant; 0 while it waits */
+    uint8_t id[16];     /* the request's id: unique for each attempt to acquire */
+    uint64_t token;     /* the grant's token; 0 while the party waits */
     int64_t since_us;   /* store's clock: granted, or enqueued */
-    int64_t expires_us; /* store's clock; 0: no end by time */
+    int64_t expires_us; /* by the store's clock; 0: no end by time */
     uint64_t session;   /* 0: none; else the hold or wait ends when this session is dead */
-    uint32_t lease_ms;  /* what it asked for; 0: as long as its session lives */
-    uint32_t claim_ms;  /* how long a handed-over grant waits for it to wake; 0: it has woken */
+    uint32_t lease_ms;  /* the lease that it asked for; 0: as long as its session lives */
+    uint32_t claim_ms;  /* how long a handover waits for this party's claim; 0: it has claimed */
     uint32_t limit;     /* HF_LIMITED */
     uint8_t mode;       /* enum hf_mode */
     uint8_t flags;      /* enum hf_party_flag */
-    uint8_t wakeup;     /* which wakeup of its session to ring (stores with hf_local_ops); else 0 */
+    uint8_t wakeup;     /* the number of the wakeup in its session (stores with hf_local_ops); else
+                           0 */
     uint8_t owner_len, note_len;
     char owner[HF_OWNER_CAP];
     char note[HF_NOTE_CAP];
@@ -65,10 +69,10 @@ typedef struct hf_party {
  * A row owns its memory: hf_row_init first, hf_row_clear at the end; hf_row_room before appending.
  */
 typedef struct hf_row {
-    uint64_t rev;          /* of the last write; 0: there is no row */
-    uint64_t token;        /* of the last grant; kept while free */
+    uint64_t rev;          /* the rev of the last write; 0: there is no row */
+    uint64_t token;        /* the token of the last grant; kept while the key is free */
     int64_t done_us;       /* 0: no marker; else when the event was done */
-    int64_t keep_until_us; /* the marker counts until then; INT64_MAX: for ever */
+    int64_t keep_until_us; /* until when the marker is in force; INT64_MAX: for ever */
     uint32_t n_holders, n_queue;
     uint32_t cap; /* room in party[] */
     uint16_t result_len;
@@ -76,27 +80,29 @@ typedef struct hf_row {
     uint8_t last_id[16]; /* valid while there is no holder: the request whose grant ended last; 0:
                             not known */
     hf_party *party;
-    char done_by[HF_OWNER_CAP]; /* owner that finished the event; valid when done_us */
+    char done_by[HF_OWNER_CAP]; /* the owner that finished the event; valid if done_us isn't 0 */
     char result[HF_RESULT_CAP]; /* valid when done_us */
-    hf_party inl[2];            /* room for the common case, without allocation */
+    hf_party inl[2];            /* room for the usual number of parties, without allocation */
 } hf_row;
 
 HF_API void hf_row_init(hf_row *row);                            /* no row: rev 0, nobody */
 HF_API void hf_row_clear(hf_row *row);                           /* frees; leaves it initialized */
 HF_API HF_MUST_USE int hf_row_room(hf_row *row, size_t parties); /* 0 or HF_NOMEM; keeps content */
 HF_API HF_MUST_USE int hf_row_copy(hf_row *to, const hf_row *from); /* 0 or HF_NOMEM */
-/* Copies the used bytes of a party only. */
+/* Copies only the used bytes of a party. */
 HF_API void hf_party_copy(hf_party *to, const hf_party *from);
 /* Checks a row that was read from outside. Returns 0, or HF_CORRUPT with what is wrong in *ret_why
    (constant text). */
 HF_API int hf_row_check(const hf_row *row, const char **ret_why);
-/* The rev of the write after `previous` at the store's clock `clock_us` (0: not known; of a row
-   that begins, the latest reading, where a client knows the clock by bounds). */
+/* Returns the rev of the write that follows `previous`, at the store's clock `clock_us`. 0: the
+   clock isn't known. For a new row, by a client that knows the clock within bounds: the latest
+   reading. */
 HF_API uint64_t hf_rev_next(uint64_t previous, int64_t clock_us);
-/* The earliest expires_us among the holders that aren't unclaimed; 0: none of them ends by time. */
+/* Returns the earliest expires_us of the holders that have claimed; 0: none of them ends by
+   time. */
 HF_API int64_t hf_row_end(const hf_row *row);
-/* Are two rows the same in every field (but for HF_PARTY_DEAD, and last_id, which a store may
-   forget if it has no replies to lose)? */
+/* Returns 1 if two rows are the same in every field. HF_PARTY_DEAD isn't compared, nor last_id,
+   which a store without replies to lose may forget. */
 HF_API int hf_row_equal(const hf_row *a, const hf_row *b);
 
 /*
@@ -122,16 +128,16 @@ typedef struct hf_rowkey {
     const char *text; /* NUL-terminated */
     uint32_t len;
     uint64_t hash;  /* hf_key_hash(text, len) */
-    uint64_t *hint; /* a word of the caller's for this key and store, 0 at first, in which a driver
-                       may remember where the key is, or what it knows of its row; NULL: none. A
-                       guess, to be checked. */
+    uint64_t *hint; /* a word for this key and store, 0 at first, in which a driver may note where
+                       the key is, or what it knows of its row; NULL: none. The driver has to check
+                       what it finds there. */
     /* For subscribe: the id of the request that waits for the key (NULL: not known), and whether
        that request is in the row's queue. */
     const uint8_t *who;
     int in_line;
 } hf_rowkey;
 HF_API uint64_t hf_key_hash(const char *text, size_t len);
-/* A key of its text (borrowed), or INVALID. `err` says why. */
+/* Makes a key of its text, which is borrowed. Returns 0, or HF_INVALID; `err` says why. */
 HF_API int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err);
 
 typedef struct hf_url {
@@ -139,9 +145,10 @@ typedef struct hf_url {
     char user[128], password[256]; /* percent-decoded */
     char host[256];                /* "" if none; without brackets */
     int port;                      /* 0: none */
-    char path[1024];               /* percent-decoded, with its first slash if it had one */
-    char query[1024];              /* raw; read it by hf_url_get */
-    char safe[1400];               /* the whole, without secrets, for messages and children */
+    char path[1024];               /* percent-decoded; with its first slash, if it had one */
+    char query[1024];              /* raw; hf_url_get reads it */
+    char safe[1400];               /* the whole URL without secrets, for messages and child
+                                      processes */
     /* Nonzero: `open` makes nothing that isn't there (no file, directory, table, collection): it is
        UNAVAILABLE, and `sys` is ENOENT. Neither does reading later: if the table or the collection
        was dropped since, there are no rows. Set by the caller of `open`; a parsed URL has 0. */
@@ -149,36 +156,38 @@ typedef struct hf_url {
 } hf_url;
 /* Parses; INVALID if it can't. */
 HF_API int hf_url_parse(const char *text, hf_url *ret, hf_error *err);
-/* The decoded value of ?name=; 0 if it was there, else HF_UNSUPPORTED and "". INVALID: too long, or
-   given twice. */
+/* Reads the decoded value of ?name=. Returns 0 if the URL has it; HF_UNSUPPORTED and "" if not;
+   HF_INVALID: it is too long, or given twice. */
 HF_API int hf_url_get(const hf_url *url, const char *name, char *ret, size_t cap);
 
-/* Another path, in `safe` too (encoded where needed); INVALID: too long. For `resolve`. */
+/* Sets another path, in `safe` too (encoded where needed). Returns 0; HF_INVALID: too long. For
+   `resolve`. */
 HF_API int hf_url_set_path(hf_url *url, const char *path, hf_error *err);
 
-typedef struct hf_store hf_store; /* a driver's own; one per hf handle */
+typedef struct hf_store hf_store; /* the driver's own struct; one for each hf handle */
 
 /* How many notifications (or wakeups) a handle has seen. Filled by flush (or wakeup_begin), and
-   compared by sleep. What the numbers mean is the driver's business. */
+   compared by sleep. Only the driver knows what the numbers mean. */
 typedef struct hf_event_count {
     uint64_t n[2];
 } hf_event_count;
 
-/* A change that concerns each key whose hash is `hash` in the bits of `mask`, which are the lowest
-   ones. mask 0: any key (the store doesn't know which, or notifications may be lost). */
+/* A change that concerns each key whose hash equals `hash` in the low bits that `mask` has. mask 0:
+   any key (the store doesn't know which, or notifications may be lost). */
 typedef struct hf_key_event {
     uint64_t hash, mask;
 } hf_key_event;
 
-/* One of several replaces that are asked for together: see replace_many. */
+/* One of several replaces that are made together: see replace_many. */
 typedef struct hf_replace {
     const hf_rowkey *key;
     uint64_t seen;
     const hf_row *row; /* not NULL */
     hf_row *cur;       /* for a conflict; initialized; not NULL */
-    int result;        /* of this one, as of replace; HF_UNKNOWN when replace_many is called */
-    int64_t clock_us;  /* the store's clock while it answered; 0, as when it is called: it didn't */
-    hf_error *err;     /* why, if the result is negative; may be NULL */
+    int result;        /* the result, as of replace; HF_UNKNOWN when replace_many is called */
+    int64_t clock_us;  /* the store's clock at some time during the call; 0 before it, and if there
+                          was no answer */
+    hf_error *err;     /* the reason, if the result is negative; may be NULL */
 } hf_replace;
 
 /*
@@ -189,7 +198,7 @@ typedef struct hf_replace {
 /* The store is this machine's memory: operations answer in microseconds and never block on a
    network, `now` is exact, and no reply carries a clock. Needs `threads`. */
 typedef struct hf_local_ops {
-    /* The store's clock now, exactly. Never goes back. */
+    /* Returns the store's clock now, exactly. Never goes back. */
     int64_t (*now)(hf_store *st);
     /*
      * May be NULL. get and replace in one: no other client reads or writes the row between them, so
@@ -214,9 +223,10 @@ typedef struct hf_local_ops {
                         hf_error *err);
     int (*sleep)(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                  hf_error *err);
-    /* Makes a running (or the next) sleep on that number return. Any thread. */
+    /* Makes the present sleep on that number return, or the next one. Any thread. */
     void (*interrupt)(hf_store *st, uint8_t wakeup);
-    /* As next_event of hf_notify_ops, for the waits that share that number. */
+    /* Returns the next event, as next_event of hf_notify_ops, for the waits that share that
+       number. */
     int (*next_event)(hf_store *st, uint8_t wakeup, hf_key_event *ret);
 } hf_local_ops;
 
@@ -235,7 +245,8 @@ typedef struct hf_notify_ops {
      * already: key->in_line or key->who has changed. 0, or HF_NOMEM: it isn't subscribed.
      */
     int (*subscribe)(hf_store *st, const hf_rowkey *key);
-    /* Never waits. Notifications of the key that come later may be events still. */
+    /* Ends the subscription. Never waits. Later notifications of the key may still become
+       events. */
     void (*unsubscribe)(hf_store *st, const hf_rowkey *key);
     /*
      * Returns when the server has all changes of the subscriptions: each change of a row after that
@@ -252,8 +263,8 @@ typedef struct hf_notify_ops {
      * of it. Returns how many requests to the server it made; negative: no longer connected.
      */
     int (*sleep)(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err);
-    /* Never waits. 1: *ret is the next event, each once, and the call is to be repeated; 0: there
-       is none. */
+    /* Takes the next event. Never waits. Returns 1: *ret is an event, each once, and the call is to
+       be repeated; 0: there is none. */
     int (*next_event)(hf_store *st, hf_key_event *ret);
     /*
      * May be NULL: then the row is read. Any thread; never waits. What the last notification of the
@@ -266,17 +277,18 @@ typedef struct hf_notify_ops {
      * wait polls.
      */
     int (*payload)(hf_store *st, const hf_rowkey *key, hf_row *row);
-    /* Makes a running (or the next) sleep return. Any thread. */
+    /* Makes the present sleep return, or the next one. Any thread. */
     void (*interrupt)(hf_store *st);
 } hf_notify_ops;
 
 /* Tells whether a holder's process lives: holds need no lease. */
 typedef struct hf_liveness_ops {
-    /* The session of this handle (nonzero, never used before by anybody), made if need be. */
+    /* Returns the session of this handle (nonzero, and never used before by any handle), made if
+       need be. */
     int (*session)(hf_store *st, uint64_t *ret, hf_error *err);
-    /* May be NULL. The descriptor that carries the session's life, or -1. */
+    /* May be NULL. Returns the descriptor that carries the session's life, or -1. */
     int (*session_fd)(hf_store *st);
-    /* 1: lives, 0: dead for ever, negative: can't say. */
+    /* Returns 1: it lives; 0: it is dead for ever; negative: not known. */
     int (*alive)(hf_store *st, uint64_t session, hf_error *err);
     /*
      * Both may be NULL: no session of this store dies while it holds or waits (a handle that is
@@ -306,23 +318,24 @@ typedef struct hf_session_ops {
     int (*keep)(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms, hf_error *err);
     int (*left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
     int (*end)(hf_store *st, uint64_t session, hf_error *err);
-    /* May be NULL; never waits. 1: others would be told later of this session's death than of a
-       new one's, so that what goes on is to be moved to one. */
+    /* May be NULL; never waits. Returns 1 if other clients would learn of this session's death
+       later than of a new one's. Then holds that go on are moved to a new session. */
     int (*stale)(hf_store *st, uint64_t session);
 } hf_session_ops;
 
-/* What a store can. A driver has the usual answer; `open` gets a copy, and changes it for the store
-   that it opens. */
+/* What a store can do. A driver has the usual values; `open` gets a copy, and changes it for the
+   store that it opens. */
 typedef struct hf_caps {
-    uint32_t queue_cap;          /* waiters that one row can hold */
-    uint32_t holders_cap;        /* holders that one row can hold */
-    uint32_t poll_ms;            /* how often a waiter that nothing wakes looks; 0: 250 */
-    int64_t clock_resolution_us; /* by how much the store's time may be later than the clock that a
-                                    reply carries, never earlier; 0: 1,000 */
-    uint8_t threads; /* operations may be called by several threads at once; else the handle
-                        serializes all of them */
-    uint8_t queues;  /* waiters stand in the row's queue unless asked otherwise; 0 where writes are
-                        expensive or rate-limited */
+    uint32_t queue_cap;          /* how many waiters one row can hold */
+    uint32_t holders_cap;        /* how many holders one row can hold */
+    uint32_t poll_ms;            /* milliseconds between two looks of a waiter that gets no
+                                    notifications; 0: 250 */
+    int64_t clock_resolution_us; /* how much later than the clock in a reply the store's true time
+                                    may be; it is never earlier; 0: 1,000 */
+    uint8_t threads; /* 1: several threads may call operations at once; 0: the handle serializes all
+                        calls */
+    uint8_t queues;  /* 1: waiters stand in the row's queue unless they ask otherwise; 0 where
+                        writes are expensive or rate-limited */
     const hf_notify_ops *notify;
     const hf_local_ops *local;
     const hf_liveness_ops *liveness;
@@ -454,13 +467,13 @@ typedef struct hf_driver {
     int (*scratch)(const hf_url *url, hf_url *ret, hf_error *err);
     void (*discard)(const hf_url *url);
 
-    /* Optional. 1: something in this process may break this store's locks; `to` says what, and what
-       to do, in a line. 0: nothing is known of. */
+    /* Optional. Returns 1 if something in this process may break this store's locks; `to` says in
+       one line what, and what to do. 0: nothing is known of that. */
     int (*warning)(hf_store *st, char *to, size_t cap);
 } hf_driver;
 
-/* Fills *err (if not NULL) and returns `code`. The format's result: "file: replace 'k': no space".
- */
+/* Fills *err (if not NULL) and returns `code`. The text should be like "file: replace 'k': no
+   space". */
 HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((cold, format(printf, 4, 5)))
