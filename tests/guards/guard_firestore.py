@@ -189,14 +189,15 @@ def commits():
 
 
 def page():
-    """What doc/guards.md has a web client write is what a lock consists of."""
-    with open(os.path.join(os.path.dirname(__file__), '..', '..', 'doc', 'guards.md'),
+    """What doc/guards/firestore.md has a web client write is what a lock consists of."""
+    with open(os.path.join(os.path.dirname(__file__), '..', '..', 'doc', 'guards',
+                           'firestore.md'),
               encoding='utf-8') as file:
         script = re.search(r'```js\n(.*?)```', file.read(), flags=re.S).group(1)
     taken = re.search(r'tx\.set\(lockOf\(db, id\), \{(.*?)\n    \}', script, flags=re.S).group(1)
     named = re.findall(r'(?:^|[{,]\s*)\s*(\w+)(?=:|,)', taken, flags=re.M)
-    point(sorted(named) == sorted([*ALICES, 'more']), 'doc/guards.md: a web client writes '
-          'every field', sorted(set(named) ^ {*ALICES, 'more'}))
+    point(sorted(named) == sorted([*ALICES, 'more']), 'doc/guards/firestore.md: a web client '
+          'writes every field', sorted(set(named) ^ {*ALICES, 'more'}))
 
 
 # ---- the command, as a user ----
