@@ -213,7 +213,7 @@ static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd
         t->drv->scratch ? t->drv->scratch(url, &t->url, &t->scratch_error) : HF_UNSUPPORTED;
     t->beside = !t->scratch_rc;
     if (!t->beside) t->url = *url;
-    (void)!write(made_fd, "", 1); /* a signal for the doctor, if it still runs */
+    (void)!write(made_fd, "", 1); /* for the doctor, which waits for this byte if it still runs */
     close(made_fd);
     while ((n = read(fd, &nothing_is_left, 1)) < 0 && errno == EINTR) continue;
     if (n != 1 && remove_all(t, &err))

@@ -107,7 +107,7 @@ static const char *subscribe(struct hf__suite *cfm, struct subscriber *s, int i,
     return NULL;
 }
 
-/* Takes the events that are pending; `count`: the writes that follow will make events. */
+/* Takes the events that are pending; `count`: notes the keys that they name. */
 static const char *take_events(struct hf__suite *cfm, struct subscriber *s, int count)
 {
     hf_key_event event;

@@ -20,12 +20,12 @@ struct hf__arena {
     _Atomic uint32_t step[10]; /* how many have come here */
     _Atomic uint32_t wins, conflicts, first_wins, inside;
     _Atomic uint64_t acked, session;
-    uint64_t total;                   /* the number that the row should have in the end */
-    uint64_t counter;                 /* how many grants there were; only the present holder adds to
-                                         it */
-    _Atomic uint32_t reasons, failed; /* how many notifications came; whether the first waiter is
-                                         queued */
-    char why[300];                    /* of the first that failed */
+    uint64_t total;   /* the number that the row should have in the end */
+    uint64_t counter; /* how many grants there were; only the present holder adds to
+                         it */
+    _Atomic uint32_t reasons,
+        failed;    /* how many reasons were given; whether the first one is written */
+    char why[300]; /* of the first that failed */
 };
 
 struct hf__racer {

@@ -47,7 +47,7 @@ static size_t longest(const char *text, size_t len)
 static size_t give(void *to, size_t cap, void *arg)
 {
     struct feed *f = arg;
-    /* a backslash at the very end: the reader fails there */
+    /* there was no memory: -1 ends the reading with an error */
     if (f->now == 1 && errno == ENOMEM) return (size_t)-1;
     if (f->now == 1 && f->filler) {
         size_t n = f->filler < cap ? f->filler : cap;

@@ -25,15 +25,15 @@ export interface AcquireOptions {
     wait?: Time;
     /** 100ms to 1d; default: the store's own. Renewed in the background. */
     lease?: Time;
-    /** 1ms to 365d. The hold is over, lost, after so long, renewed or not. The key is free for
-     *  others once it is given back, or its lease has ended; without a lease, and on `etcd:`, its
-     *  process. */
+    /** 1ms to 365d. The hold is over (lost) after this time, renewed or not. Others can acquire the
+     *  key once it is released, or its lease has ended; without a lease, and on `etcd:`, once the
+     *  process has ended. */
     maxHold?: Time;
-    /** 0s to 1d. The key stays taken until so long after the grant. */
+    /** 0s to 1d. The key stays taken until this time after the grant. */
     atLeast?: Time;
     /** Together with any number of other shared holders. */
     shared?: boolean;
-    /** Together with others, up to so many holders in all: 1 to 1,000. */
+    /** Together with others, up to this many holders in all: 1 to 1,000. */
     limit?: number;
     /**
      * The name of the holder. RecursiveAcquire if this owner holds the key through this store
@@ -80,8 +80,8 @@ export class Lock {
      *  nothing is left of the lock it is aborted whenever it is read from the lock anew; one that
      *  was kept hears of it when the event loop comes round. */
     readonly signal: AbortSignal;
-    /** Gives the key back (closing its store has done so); LockLost if it was no longer held. A
-     *  second call does nothing more, and comes to the same. */
+    /** Releases the key (closing its store has done so already); LockLost if it was no longer held.
+     *  A second call does nothing more, and has the same result. */
     release(): Promise<void>;
     renew(lease?: Time): Promise<void>;
     /** Asks the store; LockLost if it isn't held. */
@@ -89,7 +89,7 @@ export class Lock {
     /** Shows the token to the guard of the data, before they are read; see `holdfast guard`. */
     enter(where?: string): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
-    /** Begins to give the key back, and doesn't wait for the end; a failure is a warning. */
+    /** Begins to release the key, and doesn't wait for the end; a failure is a warning. */
     [Symbol.dispose](): void;
 }
 
@@ -141,7 +141,8 @@ export interface Info {
 
 export type Once<T> =
     | { ran: true; owner: string; result: string; value: T }
-    /** `value` is what the run returned then, as JSON has it; undefined: nothing, or too much. */
+    /** `value` is what the run returned, as JSON keeps it; undefined: nothing was kept, or it was
+     *  too large. */
     | { ran: false; owner: string; result: string; at: number; value: T | undefined };
 
 export interface Stats {
@@ -171,7 +172,7 @@ export class Store {
     readonly url: string;
     /** The C library's. */
     readonly version: string;
-    /** Runs fn while the key is held, and gives it back whatever comes of it. */
+    /** Runs fn while the key is held, and releases the key whatever the result. */
     run<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: AcquireOptions): Promise<T>;
     /**
      * With several keys (1 to 64): all or none, in a fixed order, so that two callers never wait
@@ -189,19 +190,19 @@ export class Store {
      */
     once<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: OnceOptions):
         Promise<Once<T>>;
-    /** Takes charge of a grant made elsewhere. */
+    /** Takes charge of a grant that was made elsewhere. */
     adopt(key: string, token: number): Promise<Lock>;
     peek(key: string): Promise<Info>;
     /** Every key with the prefix. */
     list(prefix?: string, options?: { signal?: AbortSignal }): Showing;
-    /** Every key that is held or waited for, then each change as it is noticed: of several at once
-     *  the last may be all that is seen. */
+    /** Every key that is held or waited for, then each change as it is noticed. Of several changes
+     *  at once only the last one may be seen. */
     watch(prefix?: string, options?: { signal?: AbortSignal }): Showing;
-    /** Ends the grant with this token, for its holder too. */
+    /** Ends the grant with this token, so that its holder loses it. */
     break(key: string, token: number): Promise<void>;
     /** Forgets that the event of this key is done: it may run again. */
     forget(key: string): Promise<void>;
-    /** Forgets keys that have been idle for so long; tells how many. */
+    /** Deletes keys that have been idle for this long; returns how many. */
     prune(idle: Time): Promise<number>;
     stats(): Stats;
     /**

@@ -31,7 +31,8 @@ function run(command, args, options = {}) {
     }
 }
 
-// Node-API's headers. A folder that npm links to it leaves to see after its dependencies itself.
+// Finds Node-API's headers. With `npm link` npm leaves it to the folder to install its
+// dependencies.
 function headers() {
     try {
         return require('node-api-headers').include_dir;
@@ -44,7 +45,7 @@ function headers() {
     }
 }
 
-// The addon itself: whole, or not at all.
+// Builds the addon itself. It is put into place whole, or not at all.
 function addon(target, flags) {
     const include = headers();
     const sources = fs.readdirSync(path.join(here, 'src')).filter((name) => name.endsWith('.c'))
@@ -57,7 +58,7 @@ function addon(target, flags) {
     fs.renameSync(part, target);
 }
 
-// The library and its drivers, side by side, where the library looks for them.
+// Builds the library and its drivers, side by side, where the library looks for them.
 function fromCheckout() {
     const build = path.join(out, 'c');
     if (!fs.existsSync(path.join(build, 'build.ninja'))) {

@@ -8,8 +8,8 @@ declare global {
     }
 }
 
-/** Gives back, once; `using` and `await using` call it, too. With a store it returns a
- *  promise that is settled when that is done. If nothing awaits it, a failure is a warning. */
+/** Releases, once; `using` and `await using` call it, too. With a store it returns a promise that
+ *  is settled when the key is released. If nothing awaits that promise, a failure is a warning. */
 export interface Releaser {
     (): unknown;
     [Symbol.dispose](): void;
@@ -17,7 +17,8 @@ export interface Releaser {
 }
 
 export interface QueueOptions {
-    /** Higher ones are served first; within one, in order. A store has none. */
+    /** Waiters with a higher priority are served first; those of one priority in order. A store has
+     *  no priorities. */
     priority?: number;
     /** How long to wait: milliseconds, or '500ms', '10s', '5m', '2h', '1d'. Default: for ever. */
     wait?: number | string;
@@ -88,7 +89,7 @@ export class Semaphore implements SemaphoreInterface {
     cancel(): void;
 }
 
-/** With an end to every wait; a wait that ends earlier has that end. */
+/** The same lock with a limit for every wait. A wait with an earlier limit keeps that. */
 export function withTimeout(mutex: MutexInterface, ms: number | string,
     error?: Error): MutexInterface;
 export function withTimeout(semaphore: SemaphoreInterface, ms: number | string,
@@ -131,12 +132,12 @@ export class KeyedMutex {
         options?: { owner?: string; note?: string; ioTimeout?: number | string;
             onSignals?: 'release' });
     acquire(key: string, options?: KeyedOptions): Promise<Releaser>;
-    /** At once, or null: another holds it, or waits for it. */
+    /** Acquires at once; null: another request holds the key, or waits for it. */
     tryAcquire(key: string, options?: Omit<KeyedOptions, 'wait'>): Promise<Releaser | null>;
     runExclusive<T>(key: string, fn: (held: Held) => Promise<T> | T,
         options?: KeyedOptions): Promise<T>;
     waitForUnlock(key: string, options?: KeyedOptions): Promise<void>;
-    /** By this very object, whatever other processes hold. */
+    /** Whether this object holds the key, whatever other processes hold. */
     isLocked(key: string): boolean;
     release(key: string): Promise<void>;
     /** Ends the waits for a key, or for all, but not those of waitForUnlock. */

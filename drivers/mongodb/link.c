@@ -176,7 +176,7 @@ static mongoc_uri_t *make_uri(const hf_url *url, int64_t io_timeout_ms)
     return uri;
 }
 
-/* Appends a host to the URI. Returns 0 if there are too many. */
+/* Notes the hosts of the URI as targets. Returns 0 if there are too many. */
 static int set_hosts(struct hf__mg_how *how)
 {
     const mongoc_host_list_t *h = mongoc_uri_get_hosts(how->uri);

@@ -139,7 +139,8 @@ static void add_fields(sqlite3_str *to, const char *before, const char *format)
     }
 }
 
-/* Ends the statement in `to`, and prepares another there. Frees its text. */
+/* Prepares the statement whose text is in `to`, and frees the text. Returns a result of SQLite's.
+ */
 static int prepare(hf_store *st, sqlite3_stmt **ret, sqlite3_str *to)
 {
     char *sql = sqlite3_str_finish(to);

@@ -8,8 +8,8 @@ const path = require('path');
 const PLATFORMS = ['linux-x64', 'linux-arm64'];
 const ALONE = 'Mutexes of one process (holdfast/mutex) work without';
 
-// The C library that this Node runs on: 'gnu' or 'musl'. The report could take long over the
-// network's interfaces, and is asked to leave them out.
+// Returns the C library that this Node runs on: 'gnu' or 'musl'. The report leaves out the
+// network's interfaces, which could take long.
 function libc() {
     const { report } = process;
     const had = report.excludeNetwork;
@@ -21,7 +21,8 @@ function libc() {
     }
 }
 
-// A bundle that is an ES module has no __filename: it looks from where the program was started.
+// A bundle that is an ES module has no __filename: it searches from the program's working
+// directory.
 function resolve(name) {
     const from = typeof __filename === 'string' ? __filename : path.join(process.cwd(), 'index.js');
     try {
@@ -31,7 +32,7 @@ function resolve(name) {
     }
 }
 
-// { file, advice }: the addon, or no file; and what to do if it can't be loaded.
+// Returns { file, advice }: the addon, or no file; and what to do if it can't be loaded.
 function locate() {
     const top = typeof __dirname === 'string' ? path.join(__dirname, '..') : process.cwd();
     const built = path.join(top, 'build', 'holdfast.node');

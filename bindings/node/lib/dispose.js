@@ -6,7 +6,7 @@ for (const name of ['dispose', 'asyncDispose'])
         Object.defineProperty(Symbol, name, { value: Symbol(`Symbol.${name}`) });
 const { dispose, asyncDispose } = Symbol;
 
-// Nobody waits for it: what goes wrong is a warning.
+// No code awaits the result, so a failure is a warning.
 function warns(promise) {
     promise.catch((error) => process.emitWarning(error.message,
         { type: 'HoldfastWarning', code: 'HOLDFAST_RELEASE' }));
@@ -20,7 +20,7 @@ async function later() {
     await this();
 }
 
-// A function that gives back, which `using` and `await using` call, too.
+// Makes a releaser: a function that releases, which `using` and `await using` call, too.
 function releaser(release) {
     release[dispose] = now;
     release[asyncDispose] = later;

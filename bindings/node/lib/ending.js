@@ -8,7 +8,7 @@ let asking = 0; // how many open stores want it
 
 // No JavaScript runs between the release and the end: nobody goes on with what he doesn't hold.
 function end(signal) {
-    // A program that has a handler of its own ends the process itself.
+    // A program with a handler of its own ends the process itself.
     if (process.listeners(signal).some((listener) => listener !== end)) return;
     unlisten(); // a second signal ends it at once, if a server doesn't answer
     native.end();
@@ -24,7 +24,7 @@ function begin() {
     for (const signal of SIGNALS) process.on(signal, end);
 }
 
-// A store that asked for it is closed.
+// Called when a store that asked for it is closed.
 function leave() {
     if (!--asking) unlisten();
 }

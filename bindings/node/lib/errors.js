@@ -72,7 +72,7 @@ function withFrames(error, at) {
     return error;
 }
 
-// ETIME is no error of the system: it says that maxHold has ended the hold.
+// The code ETIME of LOST isn't an error of the system: it says that maxHold has ended the hold.
 function systemError(errno) {
     const { errno: numbers } = require('os').constants;
     const code = Object.keys(numbers).find((name) => numbers[name] === errno) ?? `errno ${errno}`;

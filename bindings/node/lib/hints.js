@@ -41,12 +41,13 @@ function find(table, names, plain) {
     return right;
 }
 
-// How the option is written that was called so; `names` are those that there are.
+// Returns how the option with another library's name is written here; `names` are the options there
+// are.
 function hint(name, names, doing) {
     const table = doing === 'open' ? OPEN : LOCK, plain = spelled(name);
     const right = find(table, names, plain) ??
         find(table, names, plain.replace(/(in)?(ms|millis|milliseconds)$/, ''));
-    // To a library of events it is how long one is remembered.
+    // In a library of events a time to live is how long an event is remembered.
     return right === 'lease' && doing === 'once' ? 'lease, or keep' : right;
 }
 

@@ -6,12 +6,12 @@ const { NONE, State, asked } = require('./line.js');
 const { callable, checkKey, invalid, isOptions, signalOf, text, time } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
 
-// As the library has them: HF_OWNER_CAP and HF_NOTE_CAP without the NUL, HF_OWNER_ENDED.
+// The library's limits: HF_OWNER_CAP and HF_NOTE_CAP without the NUL, HF_OWNER_ENDED.
 const OWNER_CAP = 127, NOTE_CAP = 255, ENDED = '(ended)';
 const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
 
-// Looks at the key, too, and at what only a store makes use of: a program that moves to one has it
-// right.
+// Checks the key, too, and the options that only a store uses, so that a program that moves to a
+// store has them right.
 function wanted(key, options) {
     checkKey('acquire', key);
     const how = asked(options, key, LOCAL, ' without a store');
@@ -27,7 +27,7 @@ function wanted(key, options) {
     return how;
 }
 
-// Makes the error of a timeout; without an end it isn't asked.
+// Makes the error of a timeout. It isn't called for a wait without a limit.
 const lateFor = (key, how) => (how === NONE ? undefined
     : (now, at) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
         : withFrames(makeError('TIMEOUT', `acquire '${key}': not obtained within ${how.wait} ms`,
@@ -35,10 +35,10 @@ const lateFor = (key, how) => (how === NONE ? undefined
 
 const closed = (key) => makeError('CANCELED', `acquire '${key}': the mutex is closed`, key);
 
-// One lock for each key, of this process.
+// A lock for each key, within this process.
 class Local {
     #keys = new Map();
-    #idle; // the last one that nobody wanted any more: often it is wanted again next
+    #idle; // the lock that became idle last: its key is often wanted again next
     #closed = false;
     #leave = (state) => {
         if (this.#idle && this.#idle !== state && !this.#idle.held)
@@ -104,12 +104,12 @@ class Local {
     }
 }
 
-// The same with the locks of a store, which is opened when the first one is asked for.
+// A lock for each key, by the locks of a store, which is opened at the first request.
 class Stored {
     #open;
     #closed = false;
     #store;
-    #locks = new Map(); // key -> those of its locks that this object holds
+    #locks = new Map(); // key -> the locks of that key that this object holds
     #waits = new Map(); // key -> what goes on
 
     constructor(url, options) {
@@ -129,7 +129,7 @@ class Stored {
         return store;
     }
 
-    // `watches`: only until it is free, which cancel leaves alone.
+    // `watches`: it waits only until the key is free (waitForUnlock), and cancel leaves it alone.
     async #acquire(key, options, watches = false) {
         checkKey('acquire', key);
         const { priority, ...how } = isOptions(options, 'acquire', key);
@@ -147,7 +147,7 @@ class Stored {
             const store = await this.#of();
             const more = watches ? { shared: true } : {};
             const lock = await store.acquire(key, { ...how, ...more, signal: wait.stop.signal });
-            return lock.follows(signal); // from here on it isn't cancel's
+            return lock.follows(signal); // from here on cancel doesn't end it
         } catch (error) {
             // An error of opening the store rejects each request that waits for it, with a copy.
             throw error instanceof HoldfastError && error !== wait.stop.signal.reason
@@ -237,7 +237,7 @@ class KeyedMutex {
         return this.#keys.size;
     }
 
-    // A function that gives the key back; with a store it returns a promise.
+    // Makes a function that releases the key; with a store it returns a promise.
     async acquire(key, options) {
         const release = await this.#keys.acquire(key, options);
         let done, called = false;
@@ -270,7 +270,7 @@ class KeyedMutex {
         return this.#keys.waitForUnlock(key, options);
     }
 
-    // Held by this very object, that is: by this process.
+    // Returns whether this object holds the key, so not another process.
     isLocked(key) {
         return this.#keys.isLocked(key);
     }
@@ -279,7 +279,7 @@ class KeyedMutex {
         return this.#keys.release(key);
     }
 
-    // Ends the waits for a key, or for all, but for those of waitForUnlock.
+    // Ends the waits for a key, or for all keys, except those of waitForUnlock.
     cancel(key) {
         this.#keys.cancel(key);
     }

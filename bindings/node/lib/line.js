@@ -52,7 +52,7 @@ function forget({ timer, signal, abort }) {
     if (signal) offAbort(signal, abort);
 }
 
-const ERROR = Symbol('error'); // an option of withTimeout's: what a timeout rejects with
+const ERROR = Symbol('error'); // the option of withTimeout: the error of a timeout
 const QUEUE = new Set(['priority', 'wait', 'signal']);
 
 // Checks the options of a request before anything is done. A number is a priority, as in

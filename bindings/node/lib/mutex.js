@@ -13,13 +13,13 @@ function checkWeight(weight) {
         throw invalid('acquire', undefined, `invalid weight ${String(weight)}: must be positive`);
 }
 
-// 0 and less are values, too: requests wait until there is enough.
+// Values of 0 and less are allowed: requests wait until the value is large enough.
 function numeric(doing, value) {
     if (Number.isFinite(value)) return value;
     throw invalid(doing, undefined, 'the value must be a number');
 }
 
-// What is thrown instead of a promise becomes a rejection.
+// Turns an exception into a rejected promise.
 function promised(call) {
     try {
         return call();
@@ -64,7 +64,7 @@ class Semaphore {
         }
     }
 
-    // The value that there was, and a releaser.
+    // Resolves with the value before, and a releaser.
     #grant(weight) {
         const had = this.#value;
         let held = true;
@@ -90,7 +90,7 @@ class Semaphore {
         }) : turn;
     }
 
-    // A bad weight is thrown, as by async-mutex; whatever else is wrong is a rejection.
+    // A bad weight is thrown, as by async-mutex; any other mistake is a rejection.
     acquire(weight = 1, how) {
         checkWeight(weight);
         return promised(() => this.#enter(weight, how));
@@ -191,7 +191,7 @@ class Mutex {
 
 const CALLS = ['acquire', 'runExclusive', 'waitForUnlock', 'isLocked', 'release', 'cancel'];
 
-// The same lock, with a limit for every wait; a call with an earlier limit keeps that.
+// The same lock, with a limit for every wait. A call that has an earlier limit keeps its own.
 function limited(doing, sync, ms, error) {
     if (!CALLS.every((name) => typeof sync?.[name] === 'function'))
         throw invalid(doing, undefined, 'takes a Mutex or a Semaphore');
@@ -206,7 +206,7 @@ function limited(doing, sync, ms, error) {
     };
     const weighted = typeof sync.getValue === 'function';
     const weigh = (weight = 1) => checkWeight(weight);
-    // One microtask more than the lock itself, as in async-mutex.
+    // It takes one microtask more than the lock itself, as in async-mutex.
     const later = async (call) => await call();
     const acquire = weighted ? (weight, how) => {
         weigh(weight);

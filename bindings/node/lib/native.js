@@ -3,7 +3,7 @@
 const { locate } = require('./binary.js');
 const { framesAbove, fromAddon, makeError } = require('./errors.js');
 
-// Its functions, once it is loaded.
+// The addon's functions, once it is loaded.
 const native = {};
 
 async function settled(promise, at) {
@@ -45,7 +45,7 @@ function unavailable({ file, why, advice }, error) {
         advice, undefined, error);
 }
 
-// Does nothing more once that has succeeded.
+// Loads the addon. Does nothing after that has succeeded.
 function load() {
     if (native.open) return;
     const found = locate();

@@ -1,4 +1,4 @@
-// Options as people write them, made into what the addon takes (src/values.c).
+// Turns the options of the API into what the addon takes (src/values.c).
 'use strict';
 const { makeError } = require('./errors.js');
 const { hint } = require('./hints.js');
@@ -11,8 +11,8 @@ const KEY_CAP = 513; // HF_KEY_CAP
 const DAY = 86400000;
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: DAY, '': 0 };
 
-// "acquire 'key'": what was attempted on which key, as in the library's errors; one line, whatever
-// the key is.
+// Returns "acquire 'key'": what was attempted on which key, as in the library's errors; always one
+// line.
 function who(doing, key) {
     if (typeof key !== 'string' || !key) return doing;
     return `${doing} '${key.slice(0, 100).replace(/[\p{Cc}\p{Cs}]/gu, '?')}'`;
@@ -24,7 +24,7 @@ function invalid(doing, key, why) {
 }
 
 // Checks what a store takes as a key, so that a program that moves to a store can keep its keys.
-let fine = ''; // the one that was looked at last
+let fine = ''; // the key that was checked last
 function checkKey(doing, key) {
     if (key === fine && key) return;
     if (typeof key !== 'string') throw invalid(doing, undefined, 'key: must be a string');
@@ -39,8 +39,9 @@ function checkKey(doing, key) {
 const shown = (value) => (value !== null && /^(object|function)$/.test(typeof value)
     ? typeof value : String(value)).slice(0, 40);
 
-// Milliseconds: a number of them, or a text with a unit: '500ms', '10s', '1.5h', '7d'. A number in
-// a text is refused: to the command it is seconds, and a number is milliseconds here.
+// Returns milliseconds, from a number of them, or from a text with a unit: '500ms', '10s', '1.5h',
+// '7d'. A text without a unit is refused: the command takes it for seconds, and a number is
+// milliseconds here.
 function milliseconds(value, name, doing, key) {
     if (typeof value === 'number' && value >= 0) return Math.ceil(value);
     const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d|)$/.exec(value);
@@ -48,14 +49,14 @@ function milliseconds(value, name, doing, key) {
     if (some && !match[2])
         throw invalid(doing, key, `${name}: '${shown(value)}' has no unit: write ` +
             `'${shown(value)}s' or '${shown(value)}ms', or a number of milliseconds`);
-    // What is a thousandth too much by the way in which fractions are kept isn't meant.
+    // Takes off a thousandth that comes only from how fractions are stored.
     if (match) return Math.ceil((match[1] * UNITS[match[2]]).toFixed(3)) || (some ? 1 : 0);
     throw invalid(doing, key, `${name}: '${shown(value)}' is not a time: ` +
         "milliseconds, or a text such as '500ms', '10s', '5m', '1.5h' or '7d'");
 }
 
-// As the command has them. The library takes 0 for an option that isn't given; a caller that writes
-// 0 means something else. Only the number Infinity is for ever, where there is such a thing.
+// The limits are those of the command. The library takes 0 for "not given", so a caller's 0 is
+// refused. Only the number Infinity means "for ever", where that is allowed.
 const LIMITS = {
     wait: [0, 365 * DAY, '0s to 365d, or not given', Infinity],
     lease: [100, DAY, '100ms to 1d, or not given'],
@@ -66,7 +67,7 @@ const LIMITS = {
     idle: [60000, 36500 * DAY, '60s to 36500d'],
 };
 
-// The same, of one of these options.
+// Does the same for one of these options.
 function time(value, name, doing, key) {
     const [least, most, range, endless = NaN] = LIMITS[name];
     if (value === endless) return value;
@@ -77,8 +78,8 @@ function time(value, name, doing, key) {
         `${name}: '${shown(value)}${unit}' is out of range: it must be ${range}`);
 }
 
-// Not an array, a Map, a promise or an AbortSignal: nothing would be found in it, and all options
-// would have their defaults.
+// Refuses an array, a Map, a promise or an AbortSignal as options: they have none of the members,
+// so all options would silently have their defaults.
 function isOptions(options, doing, key) {
     if (Object.prototype.toString.call(options) === '[object Object]') return options;
     throw invalid(doing, key, 'the options are no plain object');
@@ -94,10 +95,10 @@ function known(options, names, doing, key, where = '') {
     }
 }
 
-// Found wrong before anything is asked for: later on it would be in the middle of something.
+// Checks all options before anything is requested, so that no mistake is found in the middle.
 function signalOf(signal, doing, key) {
     if (signal === undefined) return undefined;
-    // Not by its class: that of another realm is one, too.
+    // It isn't recognized by its class, because an object of another realm has another class.
     if (signal?.[Symbol.toStringTag] === 'AbortSignal' && typeof signal.aborted === 'boolean' &&
         typeof signal.addEventListener === 'function' &&
         typeof signal.removeEventListener === 'function')
@@ -105,7 +106,8 @@ function signalOf(signal, doing, key) {
     throw invalid(doing, key, 'signal: must be an AbortSignal');
 }
 
-// A generator's body runs when somebody asks it for values: that is after the key was given back.
+// Refuses a generator function: its body would run when its values are asked for, after the key was
+// released.
 function callable(fn, doing, key) {
     if (typeof fn !== 'function') throw invalid(doing, key, 'fn: must be a function');
     const tag = fn[Symbol.toStringTag];
@@ -130,14 +132,14 @@ function requestId(value, doing, key) {
     if (value === undefined) return undefined;
     if (typeof value === 'string' && /^[0-9a-f]{32}$/i.test(value))
         return new Uint8Array(Buffer.from(value, 'hex'));
-    // Not by its class: that of another realm is one, too.
+    // It isn't recognized by its class, because an object of another realm has another class.
     if (ArrayBuffer.isView(value) && value.length === 16 &&
         /^\[object Uint8Array\]$/.test(Object.prototype.toString.call(value)))
-        return new Uint8Array(value); // a Buffer is one of another class
+        return new Uint8Array(value); // a Buffer is an Uint8Array of another class
     throw invalid(doing, key, 'requestId: must be 16 bytes, or 32 hexadecimal digits');
 }
 
-// A text that the store shows; the library looks at it, too.
+// Checks a text that the store shows; the library checks it, too.
 function text(value, name, most, doing, key) {
     if (value === undefined) return undefined;
     if (typeof value !== 'string') throw invalid(doing, key, `${name}: must be a string`);
@@ -148,7 +150,7 @@ function text(value, name, most, doing, key) {
     return value;
 }
 
-// The wait alone where there is nothing else (the fast way), or an array.
+// Returns the wait alone if there are no other options (the fast path), otherwise an array.
 function wanted(options, doing, key, names = ACQUIRE) {
     if (options === undefined) return Infinity;
     known(options, names, doing, key);

@@ -1,5 +1,5 @@
-// What an event came to, as the store remembers it: a short text. A text is kept as it is, any
-// other value as JSON; a text that would be read as JSON, too, in quotes.
+// The result of an event, as the store keeps it: a short text. A string is kept as it is, any other
+// value as JSON. A string that would be read as JSON is kept as JSON, too, in quotes.
 'use strict';
 
 const RESULT_CAP = 256; // HF_RESULT_CAP
@@ -41,7 +41,7 @@ function json(value) {
 
 let warned = false;
 
-// undefined: nothing is remembered but that it ran.
+// Returns the value of a stored text; undefined: only that the event ran was kept.
 function textOf(value) {
     if (typeof value === 'string') {
         const text = cut(value);

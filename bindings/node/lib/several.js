@@ -15,7 +15,7 @@ class Locks extends Array {
         return Array;
     }
 
-    // Aborts when one of them is lost, or with the signal in the options.
+    // Aborts when one of the locks is lost, or with the signal in the options.
     get signal() {
         const fresh = !this.#controller;
         const controller = this.#controller ??= new AbortController();
@@ -32,7 +32,7 @@ class Locks extends Array {
         if (errors.length) throw errors.find((error) => error instanceof LockLost) ?? errors[0];
     }
 
-    // All of them, whatever comes of one; the first that was lost is told.
+    // Releases all of them, even if one fails. Rejects with the first loss.
     release() {
         return this.#each((lock) => lock.release());
     }
@@ -50,7 +50,8 @@ class Locks extends Array {
     }
 }
 
-// Everybody takes several keys in one order, that of their bytes, so nobody waits in a circle.
+// Every caller acquires several keys in the order of their bytes, so that no two wait for each
+// other in a circle.
 function inOrder(keys, doing) {
     if (!Array.isArray(keys) || keys.length < 1 || keys.length > KEYS_CAP)
         throw invalid(doing, undefined, `the keys: must be an array of 1 to ${KEYS_CAP}`);
@@ -62,7 +63,7 @@ function inOrder(keys, doing) {
     return order;
 }
 
-// One time for all; 1 ms is left for each, so that one that is free is had.
+// One limit for all keys. At least 1 ms is left for each, so that a free key is obtained.
 function ending(wait, doing) {
     const ms = wait === undefined ? Infinity : time(wait, 'wait', doing);
     const end = performance.now() + ms;
@@ -72,13 +73,14 @@ function ending(wait, doing) {
 
 async function acquireAll(store, keys, options = {}, doing = 'acquire') {
     const { atLeast, wait, ...how } = isOptions(options, doing);
-    // What is given back because a later key couldn't be had would stay taken.
+    // at_least is refused: a key that is released because a later one wasn't obtained would stay
+    // taken.
     if (atLeast !== undefined) throw invalid(doing, undefined, 'atLeast: of one key only');
     const order = inOrder(keys, doing), left = ending(wait, doing);
     const at = framesAbove(acquireAll), got = new Map();
     try {
         for (const key of order) got.set(key, await store.acquire(key, { ...how, wait: left() }));
-        // The first may be lost by now, if the others took long.
+        // If the other keys took long, the first lock may be lost by now.
         const lost = [...got.values()].find((lock) => order.length > 1 && lock.leftMs === 0);
         if (lost)
             throw makeError('LOST', `${doing} '${lost.key}': it was lost while the others were ` +

@@ -20,7 +20,7 @@ function onAbort(signal, call) {
     heard.set(signal, { calls, listener });
 }
 
-// This runs where the holder gives a lock back: whatever a waiter's signal is mustn't stop it.
+// This runs where a holder releases its lock: no waiter's signal, whatever it is, must stop that.
 function offAbort(signal, call) {
     const there = heard.get(signal);
     if (!there?.calls.delete(call) || there.calls.size) return;

@@ -16,7 +16,7 @@ const { isMainThread } = require('worker_threads');
 
 const WEEK_MS = 7 * 86400000;
 
-// Locks that nobody can give back any more, because nobody has them.
+// Locks that the program has dropped without releasing them: the collector reports them here.
 const dropped = new FinalizationRegistry(({ id, key, token, detached, life }) => {
     if (detached) {
         life.forget(id);
@@ -28,7 +28,7 @@ const dropped = new FinalizationRegistry(({ id, key, token, detached, life }) =>
             'release(); it is given back now',
         { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
     }
-    // Also what is over: maxHold ends it for its holder alone.
+    // Also a lock that is over: maxHold ends the hold for its holder only, and the key stays held.
     giveBack(id).catch(() => {});
 });
 
@@ -36,10 +36,11 @@ async function giveBack(id) {
     await native.release(id);
 }
 
-// What a store's locks have to know of it. It doesn't keep the locks.
+// What locks need to know of their store. It keeps no reference to the locks.
 class Life {
     closed = false;
-    // On `mem:` and `file:` a hold without a lease ends by its holder alone, or with the process.
+    // On `mem:` and `file:` only its holder, or the end of the process, ends a hold without a
+    // lease.
     near;
     #told = new Map(); // a lock's id -> the AbortController of its signal, and what ends it
 
@@ -47,7 +48,7 @@ class Life {
         this.near = /^(mem|file):/.test(url);
     }
 
-    // The signal `until` ends it, too.
+    // The signal `until` aborts it, too.
     tell(id, key, controller, until) {
         const abort = until && (() => controller.abort(until.reason));
         this.#told.set(id, { key, controller, until, abort });
@@ -85,7 +86,7 @@ class Lock {
     #controller;
     #until; // the signal in the options
     #want; // the options, as the addon takes them
-    #released; // how that went on, a promise, or true
+    #released; // the state of the release: a promise, or true
     #watched = false; // by the collector
     #orphan = false; // its store was closed before it was released
 
@@ -103,8 +104,8 @@ class Lock {
         return this.#owner ??= this.#released ? undefined : native.owner(this.#id);
     }
 
-    // For how many milliseconds it may be believed in; 0: no more; Infinity: as long as this
-    // process lives.
+    // For how many milliseconds the holder may believe in it; 0: no longer; Infinity: as long as
+    // this process lives.
     get leftMs() {
         return this.#released ? 0 : Math.max(0, native.leftMs(this.#id));
     }
@@ -112,7 +113,7 @@ class Lock {
     // Aborts when the lock is lost (the reason is a LockLost), or with the signal in the options.
     get signal() {
         const controller = this.#controller ??= this.#listen();
-        // A lease that is over aborts the signal here, without the library's report of the loss.
+        // If its lease is over, the signal is aborted here, before the library reports the loss.
         if (!controller.signal.aborted && !this.#released && this.leftMs === 0)
             controller.abort(this.#life.closed ? this.#gone('hold')
                 : lost(this.key, this.token));
@@ -130,13 +131,13 @@ class Lock {
         return controller;
     }
 
-    // Another signal than that of the wait ends what runs under it.
+    // The signal for the function that runs under the lock; it differs from the signal of the wait.
     follows(until) {
         this.#until = until;
         return this;
     }
 
-    // Once; a second call does nothing more.
+    // Releases once; a second call does nothing more.
     release() {
         this.#released ??= this.#end(() => native.release(this.#id));
         return this.#released === true ? Promise.resolve() : this.#released;
@@ -151,7 +152,8 @@ class Lock {
         if (this.#watched) dropped.unregister(this);
         this.#life.forget(this.#id);
         this.#orphan = this.#life.closed;
-        if (!this.#orphan) this.#owner ??= native.owner(this.#id); // it can't be asked later on
+        // kept now, because it can't be asked later
+        if (!this.#orphan) this.#owner ??= native.owner(this.#id);
     }
 
     async #told(how) {
@@ -162,9 +164,9 @@ class Lock {
         }
     }
 
-    // As release does, for what ran under it: what was closed meanwhile wasn't held to the end. A
-    // promise, or undefined if no request was needed: each promise is a good part of what a run in
-    // place costs.
+    // Releases after a function has run under the lock. A lock of a store that was closed meanwhile
+    // wasn't held to the end. Returns a promise, or undefined if no request was needed, because a
+    // promise is a good part of the cost of a run on a local store.
     leave() {
         if (this.#released || this.#life.closed) return this.#leaves();
         this.#ends();
@@ -183,7 +185,8 @@ class Lock {
         if (this.#orphan) throw this.#gone('release');
     }
 
-    // What ends an event: the hold becomes its mark. If that can't even be tried it is given back.
+    // Ends an event: turns the hold into the event's mark. If that can't even be tried, releases
+    // the key.
     async finish(result, keep) {
         if (this.#released || this.#life.closed) throw this.#gone('once');
         await (this.#released = this.#end(async () => {
@@ -211,7 +214,7 @@ class Lock {
         await this.#use('confirm', () => native.confirm(this.#id));
     }
 
-    // Shows the token to the guard of the data, before they are read.
+    // Shows the token to the guard of the data. Call it before the data are read.
     async enter(where) {
         if (where !== undefined && (typeof where !== 'string' || /[\0\p{Cs}]/u.test(where)))
             throw invalid('enter', this.key, 'where: must be a string without NUL');
@@ -227,7 +230,8 @@ class Lock {
         }
     }
 
-    // Does this keep the key of that store from such a mode until its holder ends it?
+    // Returns whether this lock excludes a request of such a mode for the key of that store until
+    // its holder ends it.
     blocks(life, key, mode) {
         if (this.key !== key || this.#life !== life || !this.leftMs) return false;
         const [, lease, maxHold, , own, , flags] = plain(this.#want);
@@ -235,7 +239,7 @@ class Lock {
         return (mode === 0 || mode !== own) && (!ends || (life.near && !lease));
     }
 
-    // Its user has it from here on, and may lose it.
+    // From here on a callback uses it, and may lose it.
     handedOut(detached) {
         this.#watched = true;
         dropped.register(this, { id: this.#id, key: this.key, token: this.token, detached,
@@ -263,7 +267,7 @@ function named(error, key) {
 
 class Store {
     #id;
-    #owner; // of those locks that have no other
+    #owner; // used by locks that have no other
     #closed;
     #onSignals;
     #life;
@@ -277,22 +281,23 @@ class Store {
         this.version = native.version;
     }
 
-    // The store's id, or an error.
+    // Returns the store's id, or throws the error.
     #open(doing, key) {
         if (!this.#closed) return this.#id;
         const at = typeof key === 'string' && key ? key : undefined;
         throw makeError('CANCELED', `${who(doing, at)}: the store is closed`, at);
     }
 
-    // A lock's id. Where the store is in this machine and the key is free, at once.
+    // Returns a lock's id at once, if the store is on this machine and the key is free; otherwise a
+    // promise of it.
     #get(key, want, signal) {
         if (typeof key !== 'string') throw invalid('acquire', undefined, 'key: must be a string');
         if (signal?.aborted) throw signal.reason;
         return native.try(this.#open('acquire', key), key, want) || this.#ask(key, want, signal);
     }
 
-    // As #start. What would wait for a callback that it is made within is only tried: the store
-    // tells whether it has to wait at all.
+    // Does what #start does. A request that would wait for a callback around it is only tried: the
+    // store decides whether it has to wait at all.
     #ask(key, want, signal, keep) {
         const [wait, , , , mode, , flags] = plain(want);
         if (wait < Infinity || flags & FLAGS.recursive ||
@@ -313,8 +318,8 @@ class Store {
         }
     }
 
-    // The promise of a lock's id (or of what an event came to). What is granted to a request that
-    // was given up is given back.
+    // Returns the promise of a lock's id (or of the result of an event). A grant to a request that
+    // was given up is released.
     #start(key, want, signal, keep) {
         const id = this.#open(keep === undefined ? 'acquire' : 'once', key);
         const asked = native.start(id, key, want, keep);
@@ -332,7 +337,7 @@ class Store {
                     resolve(got);
                     return;
                 }
-                reject(signal.reason); // somebody may have kept it from being told
+                reject(signal.reason); // a listener may have stopped the event before it came here
                 if (typeof got === 'number') giveBack(got).catch(() => {});
             }, (error) => {
                 offAbort(signal, abort);
@@ -362,7 +367,7 @@ class Store {
         }
         const lock = this.#lock(id, key, want, signal);
         if (typeof got !== 'number' && signal?.aborted) {
-            lock.release().catch(() => {}); // given up between the grant and now
+            lock.release().catch(() => {}); // it was given up between the grant and this moment
             throw signal.reason;
         }
         return lock.handedOut(options?.detached);
@@ -444,7 +449,7 @@ class Store {
         try {
             value = await begin(entry, fn);
         } catch (error) {
-            // Undone, but for a mark that was made before.
+            // The event is left undone, except if it was marked before it ran.
             await lock.release().catch(() => {});
             throw error;
         } finally {
@@ -455,7 +460,7 @@ class Store {
         return { ran: true, owner: lock.owner, result: result ?? '', value };
     }
 
-    // Takes charge of a grant made elsewhere.
+    // Takes charge of a grant that was made elsewhere.
     async adopt(key, token) {
         const id = await native.adopt(this.#open('adopt', key), key,
             tokenOf(token, 'adopt', key));
@@ -491,7 +496,7 @@ class Store {
         await native.forget(this.#open('forget', key), key);
     }
 
-    // How many idle keys were forgotten.
+    // Resolves with how many idle keys were deleted.
     async prune(idle) {
         return native.prune(this.#open('prune'), time(idle, 'idle', 'prune'));
     }
@@ -500,7 +505,7 @@ class Store {
         return { ...native.stats(this.#open('stats')) };
     }
 
-    // Gives back what is still held (but detached), ends what waits. Once.
+    // Releases what is still held (except detached locks), and ends all waits. Once.
     close() {
         if (this.#closed) return this.#closed;
         this.#closed = (async () => {
@@ -519,15 +524,15 @@ class Store {
     }
 }
 
-// The frames of a call that has a limit. The error of a call without a limit has the frames of the
-// code that awaits it: to capture them would be as much work as the wait.
+// Returns the stack frames of a call that has a limit. The error of a call without a limit has the
+// frames of the code that awaits it, because capturing them would cost as much as the wait.
 const asks = { acquire: Store.prototype.acquire, once: Store.prototype.once,
     run: Store.prototype.run };
 function callOf(want, ask) {
     return (typeof want === 'number' ? want : want[0]) < Infinity ? framesAbove(ask) : undefined;
 }
 
-// Runs fn and gives the key back whatever comes of it.
+// Runs fn, and releases the key whatever the result.
 async function around(lock, fn, release = () => lock.leave()) {
     const entry = { held: lock };
     let value;
@@ -537,7 +542,7 @@ async function around(lock, fn, release = () => lock.leave()) {
         try {
             await release();
         } catch {
-            // what went wrong first is told
+            // the first error is the one that is reported
         }
         throw error;
     } finally {
@@ -548,7 +553,7 @@ async function around(lock, fn, release = () => lock.leave()) {
         if (going) await going;
     } catch (error) {
         if (error instanceof LockLost) throw error;
-        // It was held as long as it was needed; it ends by its lease.
+        // The key was held as long as it was needed; the hold now ends by its lease.
         process.emitWarning(error.message, { type: 'HoldfastWarning', code: 'HOLDFAST_RELEASE' });
     }
     return value;
@@ -560,7 +565,7 @@ const SHOW = new Set(['signal']);
 
 const warned = new Set();
 
-// Each text once in a process, or thread.
+// Warns once of each text in a process or worker.
 function warn(text) {
     if (!text || warned.has(text)) return;
     warned.add(text);

@@ -5,7 +5,8 @@ const { framesAbove, fromAddon, withFrames } = require('./errors.js');
 const native = require('./native.js');
 const { offAbort, onAbort } = require('./signals.js');
 
-// The addon's objects are those of the main context, which a test runner's modules don't run in.
+// Copies an object: the addon's objects belong to the main context, in which a test runner's
+// modules don't run.
 const shown = ({ holders, waiters, ...info }) => ({ ...info,
     holders: Array.from(holders, (party) => ({ ...party })),
     waiters: Array.from(waiters, (party) => ({ ...party })) });
@@ -73,7 +74,7 @@ class Stream {
     next() {
         return new Promise((resolve, reject) => {
             this.#waiting.push({ resolve, reject });
-            native.pend(1); // somebody waits: the process lives on
+            native.pend(1); // a consumer waits, so the process stays alive
             this.#serve();
         });
     }

@@ -8,11 +8,11 @@ const { setImmediate } = require('node:timers');
 
 const context = new AsyncLocalStorage(); // an array of { held }, the innermost last
 let running = 0; // callbacks
-let rest; // the look whether there are any still
+let rest; // the timer that checks whether there are callbacks still
 
 function restIfIdle() {
     rest = undefined;
-    // The entries that contexts still have are of callbacks that have ended.
+    // Entries that contexts still have belong to callbacks that have ended.
     if (!running) context.disable();
 }
 
@@ -21,8 +21,8 @@ function restIfIdle() {
 function begin(entry, fn) {
     running++;
     const outer = context.getStore();
-    // Leaves out entries of callbacks that have ended: work that a callback starts may outlive it,
-    // and start more.
+    // Leaves out entries of callbacks that have ended, because work that a callback started may
+    // outlive it, and start more work.
     const entries = outer ? [...outer.filter(({ held }) => held), entry] : [entry];
     return context.run(entries, fn, entry.held);
 }
@@ -34,7 +34,7 @@ function end(entry) {
     if (!--running) rest ??= setImmediate(restIfIdle).unref();
 }
 
-// Is this call made within a lock for which `is` returns true?
+// Returns whether this call is made within a lock for which `is` returns true.
 function within(is) {
     if (!running) return false;
     const entries = context.getStore() ?? [];

@@ -24,10 +24,10 @@ static napi_value js_try(napi_env env, napi_callback_info info)
     if (!s->instant) return number(env, 0);
     if (take_key(a, argv[1], key) || take_wanted(a, argv[2], key, &want)) return NULL;
     bool once = want.o.wait_ms == 0;
-    /* All tasks of JavaScript are one thread: to the library one that asks for what another holds
-       looks like one that asks twice. Whether it is one is for lib/within.js to say, or for an
-       owner, and that takes the way which doesn't look at threads. A wait that may be too long for
-       the library is told there. */
+    /* All JavaScript runs in one thread. To the library, a task that requests a key which another
+       task holds looks like one caller that asks twice. Only lib/within.js, or an owner, can tell
+       them apart, so such requests go another way, which doesn't compare threads. That way also
+       reports a wait that is too long for the library. */
     if (want.o.owner || want.o.wait_ms > DAY_MS) return number(env, 0);
     hf_lock *l;
     hf_error err;
@@ -94,7 +94,7 @@ static void deliver(struct addon *a, struct event *e)
     hf_wait_free(w->w);
     unlink_wait(w);
     if (!w->code && s->closing && w->got) {
-        /* Granted, and given back by hf_close, or see waits_closed. */
+        /* Granted, but released by hf_close, or by waits_closed. */
         w->code = HF_CANCELED;
         snprintf(w->err.text, sizeof w->err.text, "%s '%.100s': the store is closed",
                  w->is_once ? "once" : "acquire", w->key);

@@ -1,5 +1,5 @@
 /*
- * addon.c - the environment's own: ids, events from other threads, beginning and end.
+ * addon.c - the data of one environment: ids, events from other threads, its beginning and end.
  */
 #include "addon.h"
 
@@ -125,7 +125,7 @@ static napi_value js_pending(napi_env env, napi_callback_info info)
 
 /* ---- beginning and end ---- */
 
-/* The addon's data for this thread's environment. */
+/* Returns the addon's data for this thread's environment. */
 static _Thread_local struct addon *here;
 
 /* Releases all locks and closes all stores. No store can be opened after that. */
@@ -194,7 +194,7 @@ static napi_status listen_for_exit(napi_env env)
     return rc ? rc : napi_call_function(env, process, once, 2, argv, NULL);
 }
 
-/* () Does the queue of events keep the process alive? Tools that list open handles call
+/* () Returns whether the queue of events keeps the process alive. Tools that list open handles call
    hasRef(). */
 static napi_value js_has_ref(napi_env env, napi_callback_info info)
 {

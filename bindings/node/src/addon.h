@@ -33,7 +33,7 @@ struct object {
     double id; /* 0: none (any more) */
 };
 
-/* Something that another thread tells. Posted once; then it is either delivered, or dropped when
+/* A message from another thread. It is posted once. Then it is either delivered, or dropped when
    the environment has ended: a drop frees the event's own memory and touches nothing else. */
 struct event {
     void (*deliver)(struct addon *a, struct event *e);
@@ -53,7 +53,7 @@ struct addon {
     struct store *stores;
     struct slot *slots;
     uint32_t n_slots, free_slot;
-    double last_wait; /* id of the wait started last */
+    double last_wait; /* the id of the wait that was started last */
     bool ended;
 };
 
@@ -62,10 +62,11 @@ struct store {
     struct store *next;
     struct addon *addon;
     hf *h;
-    char *warning; /* of hf_store_warning, NULL: none */
-    bool instant;  /* its requests never go over a network: they are made in place */
+    char *warning; /* the text of hf_store_warning; NULL: none */
+    bool instant;  /* its requests never go over a network, so they are made in the calling
+                      thread */
     bool closing;
-    uint64_t looks; /* that found the key held, before a wait: nobody was refused */
+    uint64_t looks; /* tries that found the key held before a wait: no request was refused */
     unsigned refs;  /* waits, locks, jobs and streams that point here, and the open store itself */
     struct lock *locks;
     struct wait *waits;
@@ -73,16 +74,16 @@ struct store {
     struct job *close_job;
     pthread_t closer;
     bool closer_runs;
-    hf_lock **brought; /* what detached waits have brought: close gives it back */
+    hf_lock **brought; /* grants to detached waits of a closed store: closing it releases them */
     size_t n_brought;
 
-    pthread_mutex_t mu; /* of what follows, which the threads share */
+    pthread_mutex_t mu; /* protects what follows, which the threads share */
     pthread_cond_t work, idle;
     struct job *first, *last;
     pthread_t threads[4];
     unsigned n_threads, n_idle, n_streaming;
     bool stop;
-    bool waits_closed; /* what detached waits bring is given back at once */
+    bool waits_closed; /* grants to detached waits are released at once */
 };
 
 struct lock {
@@ -130,8 +131,8 @@ struct job {
     napi_value (*result)(struct addon *a, struct job *job);
     napi_deferred deferred; /* NULL: nobody waits for it */
     const char *doing;      /* for errors; NULL: "close" */
-    bool gives_back;        /* the lock, which closing the store does, too */
-    bool lost;              /* it was over already when the store was closed */
+    bool gives_back;        /* it ends the lock, which closing the store does, too */
+    bool lost;              /* the lock was over already when the store was closed */
     int code;
     hf_error err;
     int64_t ms;
@@ -148,7 +149,7 @@ struct job {
 /* Options of an acquisition, with what they point to. */
 struct wanted {
     hf_options o;
-    bool plain; /* nothing but wait_ms is set */
+    bool plain; /* only wait_ms is set */
     char owner[HF_OWNER_CAP + 3], note[HF_NOTE_CAP + 3];
     uint8_t id[16];
 };
@@ -183,10 +184,10 @@ struct info *info_copy(const hf_info *info);
 /* jobs.c */
 struct job *job_new(struct store *s, void (*work)(struct job *job), napi_value *promise);
 void job_start(struct job *job);
-void job_closed(struct job *job); /* it fails, for its store is closed */
+void job_closed(struct job *job); /* the job fails, because its store is closed */
 void job_deliver(struct addon *a, struct event *e);
 void jobs_begin(struct store *s);
-void jobs_end(struct store *s); /* any thread: returns when what was begun is done */
+void jobs_end(struct store *s); /* any thread: returns when the jobs that had begun are done */
 int start_thread(pthread_t *thread, void *(*body)(void *), void *arg);
 
 /* store.c */
@@ -198,7 +199,7 @@ void close_at_exit(const char *url); /* of a store that was opened */
 void store_exports(napi_env env, napi_value exports);
 
 /* lock.c */
-struct lock *lock_new(struct store *s, hf_lock *l); /* NULL: no memory, and it is released */
+struct lock *lock_new(struct store *s, hf_lock *l); /* NULL: no memory; the grant was released */
 void lock_unbusy(struct job *job);
 void locks_closed(struct store *s);
 void locks_forget(struct store *s);

@@ -68,7 +68,7 @@ void jobs_end(struct store *s)
     pthread_mutex_unlock(&s->mu);
     for (unsigned i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
     s->n_threads = 0;
-    /* What nobody has begun isn't begun any more: a server may be away, and each take long. */
+    /* Jobs that no thread has begun fail now: a server may be away, and each could take long. */
     for (struct job *job; (job = s->first);) {
         s->first = job->next;
         if (job->gives_back) job->lost = hf_left_ms(job->l) <= 0;
@@ -136,7 +136,7 @@ void job_start(struct job *job)
     else
         s->first = job;
     s->last = job;
-    /* More of them than one, because each may wait long for an answer. */
+    /* Several threads, because each may wait long for an answer. */
     if (!s->n_idle && s->n_threads < THREADS && !start_thread(&s->threads[s->n_threads], worker, s))
         s->n_threads++;
     bool alone = !s->n_threads;
@@ -144,6 +144,6 @@ void job_start(struct job *job)
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->mu);
     if (!alone) return;
-    job->work(job); /* no thread to be had: late is better than never */
+    job->work(job); /* no thread can be started: the job waits for one that runs */
     post(s->addon, &job->event);
 }

@@ -50,7 +50,7 @@ void locks_closed(struct store *s)
 
 void locks_forget(struct store *s)
 {
-    s->refs++; /* the last of them mustn't take the store along */
+    s->refs++; /* a reference, so that the last of them doesn't free the store */
     while (s->locks) lock_free(s->locks);
     s->refs--;
 }
@@ -267,7 +267,7 @@ static void lost_deliver(struct addon *a, struct event *e)
     }
     lock->lost_done = true;
     napi_get_undefined(a->env, &undefined);
-    /* While it is given back another thread may have freed the library's lock. */
+    /* Another thread that releases the lock may have freed the library's lock. */
     int rc = lock->l && !lock->release ? hf_lost_reason(lock->l, &err) : 0;
     why = rc ? failure(a, &err, HF_LOST, hf_key(lock->l)) : undefined;
     if (!napi_get_reference_value(a->env, lock->on_lost, &callback) && callback)

@@ -32,7 +32,8 @@ static void close_now(struct store *s)
     jobs_end(s);
     for (size_t i = 0; i < s->n_brought; i++) {
         int rc = hf_release(s->brought[i], NULL);
-        if (rc && rc != HF_LOST) break; /* it doesn't answer; what is left ends by its lease */
+        /* the store doesn't answer; what is left ends by its lease */
+        if (rc && rc != HF_LOST) break;
     }
     hf_close(s->h);
     s->h = NULL;
@@ -67,7 +68,7 @@ static napi_value closed(struct addon *a, struct job *job)
             *at = s->next;
             break;
         }
-    s->refs--; /* that of being open; the job has another */
+    s->refs--; /* the reference of the open store; the job has another */
     return NULL;
 }
 
@@ -214,7 +215,7 @@ static napi_value js_open(napi_env env, napi_callback_info info)
         job_start(job);
         return promise;
     }
-    /* The exception says it all; the promise is nobody's. */
+    /* The exception is the answer: no code has the promise. */
     unpend(a);
     napi_value undefined, exception;
     napi_get_and_clear_last_exception(env, &exception);
@@ -316,7 +317,7 @@ static napi_value pruned(struct addon *a, struct job *job)
     return number(a->env, (double)job->number);
 }
 
-/* (store, key, token): the latter ones where they are asked for. */
+/* (store, key, token): key and token only for the calls that have them. */
 static napi_value ask(napi_env env, napi_callback_info info, const char *doing, bool by_key,
                       void (*work)(struct job *),
                       napi_value (*result)(struct addon *, struct job *))

@@ -38,7 +38,7 @@ static void item_drop(struct event *e)
     free(item);
 }
 
-/* (info), and in the end (null, error | undefined) */
+/* Calls back with (info), and in the end with (null, error | undefined). */
 static void tell(struct addon *a, struct stream *stream, napi_value info, napi_value error)
 {
     napi_value callback, undefined, ignored, argv[2] = {info, error};
@@ -108,7 +108,8 @@ static void *stream_body(void *arg)
     int rc =
         (stream->watches ? hf_watch : hf_list)(s->h, stream->prefix, see, stream, &stream->err);
     if (rc) stream->code = rc;
-    post(s->addon, &stream->event); /* it is gone now, but not the store, whose end waits for us */
+    /* the stream is gone now, but not the store, whose end waits for this thread */
+    post(s->addon, &stream->event);
     pthread_mutex_lock(&s->mu);
     s->n_streaming--;
     pthread_cond_broadcast(&s->idle);

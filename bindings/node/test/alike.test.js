@@ -1,5 +1,6 @@
-// What async-mutex 0.5 does beyond what its README says, and programs rely on: sizes of 0 and less,
-// weights that are thrown, who only waits for a lock to be free. The same cases run on it, too.
+// Behaviour of async-mutex 0.5 that its README doesn't mention, but programs rely on: sizes of 0
+// and less, weights that are thrown, waits only until a lock is free. The same cases run on it,
+// too.
 //
 //     node alike.test.js [ours | async-mutex]
 'use strict';
@@ -9,7 +10,7 @@ const assert = require('node:assert/strict');
 const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Mutex, Semaphore, tryAcquire, withTimeout } =
     process.argv[2] === 'async-mutex' ? require('async-mutex') : require('../lib/mutex.js');
 
-// What still waits in the end has a time that nobody waits for.
+// A wait that is left at the end doesn't keep the process alive.
 const { setTimeout: timer } = globalThis;
 globalThis.setTimeout = (...args) => timer(...args).unref();
 const alive = setInterval(() => {}, 1000);

@@ -64,7 +64,7 @@ class Case {
         return typeof of === 'string' ? this.named[of].token : of ?? 0;
     }
 
-    // What is called comes to what the step expects; its value, if that is success.
+    // Checks that a call has the result that the step expects: its value, if it succeeds.
     async check({ expect = 'OK', says }, call) {
         let value, code = 'OK', text = '';
         try {
@@ -109,7 +109,7 @@ class Case {
         });
     }
 
-    // Its function waits for the step that ends the event.
+    // The function waits for the step that ends the event.
     async begin(store, step) {
         let settle, told;
         const ended = new Promise((resolve, reject) => (settle = { resolve, reject }));

@@ -12,7 +12,7 @@ const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Mutex, Semaphore, tryAcquire, w
     library;
 
 const HOUR = 3600000;
-// A time that is still running in the end keeps nobody.
+// A timer that still runs at the end doesn't keep the process alive.
 const { setTimeout: timer } = globalThis;
 globalThis.setTimeout = (...args) => timer(...args).unref();
 const alive = setInterval(() => {}, 1000);

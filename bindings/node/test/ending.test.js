@@ -31,7 +31,7 @@ const parts = {
         stay();
         held();
     },
-    // Its own handler decides, and finds what it holds.
+    // The program's own handler decides, and its locks are still held when it runs.
     async handles(url, key) {
         const store = await open(url, { onSignals: 'release' });
         const lock = await store.acquire(key, { lease: LEASE });
@@ -43,7 +43,7 @@ const parts = {
         stay();
         held();
     },
-    // As without the option, when the store is closed.
+    // When the store is closed, it is as without the option.
     async closed(url) {
         const one = await open(url, { onSignals: 'release' });
         const two = await open(url, { onSignals: 'release' });
@@ -177,7 +177,7 @@ if (control && url.startsWith('redis')) {
         execFileSync(control, ['pause']);
         try {
             child.kill('SIGTERM');
-            // Until it listens no longer: the first one is at work.
+            // Sends signals until the process no longer handles them: the first one is at work.
             const caught = () => BigInt(`0x${/^SigCgt:\s*(\S+)/m
                 .exec(fs.readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]}`);
             while (caught() & (1n << 14n)) await new Promise((resolve) => setTimeout(resolve, 5));

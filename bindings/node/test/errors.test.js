@@ -15,7 +15,7 @@ const lib = path.join(__dirname, '..', 'lib');
 let keys = 0;
 const fresh = () => `errors-${process.pid}-${++keys}`;
 
-// Nobody awaits it in here, so the frames are those of the call or none.
+// No code here awaits it, so the frames are those of the call, or none.
 function theCaller(call) {
     return call();
 }
@@ -144,7 +144,8 @@ for (const [name, load] of [['use.cjs', `const ${NAMES} = require('${lib}/index.
         assert.match(missing, /Run `npm rebuild holdfast`/);
         assert.equal(again, missing);
         assert.match(broken, /^ERR_DLOPEN_FAILED open: .*broken\.node: .*`npm rebuild holdfast`/);
-        assert.match(last, /^0\.\d+\.\d+ undefined$/); // what was mended meanwhile is found
+        // after the cause was removed the addon is found
+        assert.match(last, /^0\.\d+\.\d+ undefined$/);
     });
 }
 

@@ -57,7 +57,7 @@ const parts = {
         await wait;
         process.exitCode = 5;
     },
-    // Much to give back to a server that doesn't answer.
+    // Holds much that has to be released at a server that doesn't answer.
     async away(_, key) {
         const store = await holdfast.open(url, { ioTimeout: '1s' });
         const locks = await Promise.all(Array.from({ length: 40 },
@@ -71,7 +71,7 @@ const parts = {
         await assert.rejects(wait, /enough/); // at once
         process.exit(7);
     },
-    // Gives up a wait, and what it watches, when everything has been closed.
+    // Gives up a wait and a watch after everything has been closed.
     async aborts(store, key) {
         await store.acquire(key);
         const stop = new AbortController(), { signal } = stop;
@@ -185,7 +185,7 @@ test('a lock whose signal is kept is dropped all the same, and the signal tells'
     });
     assert.ok(signal.aborted && signal.reason instanceof holdfast.LockLost);
     assert.equal(signal.reason.key, key);
-    assert.equal(held, before); // it was told before the key was given back
+    assert.equal(held, before); // the signal was aborted before the key was released
 });
 
 test('a lock that maxHold has ended is given back when it is dropped', PATIENCE, async () => {
@@ -210,7 +210,8 @@ test('what a detached wait brings while its store is closed is given back', PATI
         const told = assert.rejects(wait, { code: 'CANCELED' });
         await until(async () => (await store.peek(key)).waiting === 1);
         const released = first.release();
-        while (!closes.stats().acquired); // it has come, and the event loop doesn't
+        // the loss was reported, but the event loop hasn't delivered it
+        while (!closes.stats().acquired);
         await Promise.all([closes.close(), told, released]);
         await free(key);
     }
@@ -326,7 +327,7 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
         for (let i = 0; i < times; i += 20) {
             for (let j = 0; j < 16; j++) await store.run(key, () => {});
             await (await store.acquire(key)).release();
-            // Three that wait for each other, one of which gives up.
+            // Three holders wait for each other, and one of them gives up.
             const stop = new AbortController();
             const first = await store.acquire(key);
             const second = store.run(key, () => {});
@@ -339,7 +340,7 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
     const all = Number(acquisitions);
     await round(all / 5);
     const { held } = store.stats();
-    // What leaks does so in both halves; what the collector is late with doesn't, and has an end.
+    // A leak grows in both halves. What the collector is late with doesn't, and has an end.
     const grown = [];
     for (let before = await used(), half = 0; half < 2; half++) {
         await round(all * 2 / 5);
@@ -383,7 +384,7 @@ if (process.env.HOLDFAST_TEST_CONTROL && url.startsWith('redis:')) {
         } finally {
             execFileSync(process.env.HOLDFAST_TEST_CONTROL, ['resume']);
         }
-        // Not a second or two for each of the forty.
+        // Closing must not take a second or two for each of the forty.
         assert.ok(Date.now() - began < 39000, `${Date.now() - began} ms`);
     });
 }

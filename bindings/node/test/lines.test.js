@@ -1,5 +1,5 @@
-// Lines of many priorities: in order whatever comes and goes, without walking along them; and whose
-// hold it is that is given back.
+// Lines of many priorities: they stay in order whatever is added and removed, without a walk along
+// them; and a releaser releases only its own hold.
 'use strict';
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -126,7 +126,8 @@ const turns = async (n = 20) => {
     for (let i = 0; i < n; i++) await null;
 };
 
-// What somebody gives back without a releaser is over: its own holder doesn't give back the next.
+// A hold that was released without its releaser is over: its releaser doesn't release the next
+// hold.
 for (const [name, acquire, run, release] of [
     ['Mutex', (m) => m.acquire(), (m, fn) => m.runExclusive(fn), (m) => m.release()],
     ['KeyedMutex', (m) => m.acquire('k'), (m, fn) => m.runExclusive('k', fn),

@@ -15,7 +15,7 @@ const turns = async (n = 20) => {
 };
 const soon = () => new Promise((resolve) => setImmediate(resolve));
 
-// Something that a test opens when it wants to.
+// A gate that a test opens when it wants to.
 function gate() {
     let open;
     const opened = new Promise((resolve) => (open = resolve));

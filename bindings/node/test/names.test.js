@@ -1,4 +1,5 @@
-// What other libraries call the options is answered with the right name (bindings/hints.json).
+// An option that is written as in another library is refused, and the message has the right name
+// (bindings/hints.json).
 //
 //     node names.test.js URL
 'use strict';

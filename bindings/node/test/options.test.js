@@ -1,4 +1,4 @@
-// What is refused before the store is asked, and how that is told.
+// Options that are refused before the store is asked, and the message of each refusal.
 //
 //     node options.test.js URL
 'use strict';
@@ -12,7 +12,7 @@ const url = process.argv[2];
 const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
 let n = 0, one, two;
 const fresh = () => `${prefix}${++n}`;
-// What is only listened for keeps no process alive.
+// A listener alone keeps no process alive.
 const alive = setInterval(() => {}, 1000);
 async function until(look) {
     while (!await look()) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -102,7 +102,7 @@ test('limits are told in the names of this language', async () => {
     await assert.rejects(lock.release(), / as long as maxHold allows$/);
 });
 
-// What isn't asked for is left out: 0 and Infinity are no other way to say so.
+// An option that isn't wanted is left out: 0 and Infinity don't mean "not given".
 test('times that are none, or out of range, are refused before the store is asked', async () => {
     const never = () => assert.fail(), { acquired } = one.stats();
     const lock = await one.acquire(fresh()), keyed = new holdfast.KeyedMutex();

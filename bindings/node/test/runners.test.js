@@ -25,7 +25,7 @@ function runBy(node, ...args) {
 const run = (...args) => runBy(process.execPath, ...args);
 const bin = (name, file) => path.join(modules, name, file);
 
-// As it is installed; a link would be taken for a part of the project.
+// Installed as from a registry: a link would count as a part of the project.
 const installed = path.join(dir, 'node_modules', 'holdfast');
 fs.mkdirSync(installed, { recursive: true });
 fs.cpSync(path.join(package_, 'lib'), path.join(installed, 'lib'), { recursive: true });

@@ -27,7 +27,7 @@ test('open', async () => {
     keyed = new KeyedMutex(url);
 });
 
-// The processor's time, so that nothing can have been told meanwhile.
+// Burns the processor's time, so that no event can have been delivered meanwhile.
 function outlive(lock) {
     while (lock.leftMs > 0);
 }
@@ -50,7 +50,7 @@ for (const [how, options] of [['its lease', { lease: '200ms', noRenew: true }],
         await read;
         await heard.release().catch((error) => assert.ok(error instanceof LockLost));
         const look = (held) => {
-            // What is left of a hold of a KeyedMutex is for its store's own locks to tell.
+            // The remaining time of a KeyedMutex's hold is tested with the store's own locks.
             assert.ok(held instanceof holdfast.Lock);
             outlive(held);
             assert.ok(isLost(held.signal));
@@ -122,7 +122,7 @@ test('a signal that lives for ever keeps nothing of what is over', async () => {
         await store.watch(key, { signal }).return();
         assert.equal(listeners(signal), 0);
     }
-    // Dropped, or of a store that is closed.
+    // The lock was dropped, or its store is closed.
     const closed = await holdfast.open(url);
     const orphan = await closed.acquire(fresh(), { signal });
     assert.equal(orphan.signal.aborted, false);

@@ -16,7 +16,7 @@ let n = 0;
 const fresh = () => `${prefix}${++n}`;
 const near = /^(mem|file):/.test(url);
 let one, two;
-// What is only listened for keeps no process alive.
+// A listener alone keeps no process alive.
 const alive = setInterval(() => {}, 1000);
 
 function gate() {
@@ -355,14 +355,14 @@ test('close under run and once: the signals abort, they reject', async () => {
     await opened;
     const held = await store.acquire(keys[2]);
     const closing = store.close();
-    assert.ok(closed(held.signal.reason)); // also when nobody has listened before
+    assert.ok(closed(held.signal.reason)); // also if no listener was added before
     await Promise.all([closing, ...all]);
     await held.release();
     for (const key of keys) {
         const info = await two.peek(key);
         assert.deepEqual([info.held, info.done], [0, null]);
     }
-    // What was given back before was held as long as it was needed.
+    // A lock that was released before was held as long as it was needed.
     const other = await holdfast.open(url);
     assert.equal(await other.run(keys[0], async (lock) => {
         await lock.release();
@@ -442,7 +442,7 @@ test('the event loop goes on while others wait', async () => {
     await Promise.all(waits);
 });
 
-// What a program does that has to know nothing of where its locks are.
+// The code of a program that needn't know where its locks are.
 async function shop(mutex) {
     const key = fresh(), seen = [];
     await Promise.all([0, 1, 2, 3].map((i) => mutex.runExclusive(key, async (held) => {

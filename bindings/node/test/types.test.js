@@ -88,7 +88,7 @@ test('what is declared is exported, by both kinds of module, and nothing else', 
     }
 });
 
-// The C header has the names; the packages follow it.
+// The codes are read from the C header, which the packages follow.
 const header = fs.readFileSync(path.join(package_, '..', '..', 'include', 'holdfast.h'), 'utf8');
 const camel = (name) => name.toLowerCase().replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 const types = fs.readFileSync(path.join(package_, 'index.d.ts'), 'utf8');

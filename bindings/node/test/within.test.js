@@ -19,7 +19,7 @@ const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
 let n = 0;
 const fresh = () => `${prefix}${++n}`;
 let one, two;
-// What is only listened for keeps no process alive.
+// A listener alone keeps no process alive.
 const alive = setInterval(() => {}, 1000);
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 1));
@@ -32,7 +32,7 @@ async function until(look) {
 // All waits of a handle are one in the store's queue.
 const queued = (key) => until(async () => (await two.peek(key)).waiting === 1);
 
-// Where nothing is refused the wait would never end.
+// If nothing is refused, the wait never ends.
 async function refused(asked, says = () => true) {
     let timer;
     const late = new Promise((resolve) => {
@@ -53,7 +53,7 @@ test('open: two handles', async () => {
     two = await holdfast.open(url);
 });
 
-// Every way to ask without a limit.
+// Each way to make a request whose wait has no limit.
 const never = () => assert.fail('runs');
 const asks = {
     acquire: (key) => one.acquire(key),
@@ -85,7 +85,7 @@ for (const [name, ask] of Object.entries(asks)) {
     });
 }
 
-// Whatever calls a function while it holds a key.
+// Each way to run a function while it holds a key.
 const holds = {
     run: (key, fn) => one.run(key, fn),
     'a run that has waited': async (key, fn) => {
@@ -111,7 +111,8 @@ for (const [name, hold] of Object.entries(holds)) {
                 await tick();
                 await again();
             });
-            // What follows a nested call is within the first one still, and no more in the other.
+            // The code after a nested call is still within the first lock, and no longer within the
+            // nested one.
             const inner = fresh();
             await one.run(inner, tick);
             await again();
@@ -151,7 +152,7 @@ test('a wait with a limit waits', async () => {
 
 test('calls that are made elsewhere wait', async () => {
     const key = fresh(), ran = [];
-    // Of another task, though the callback makes it run.
+    // The lock belongs to another task, although the callback makes that task run.
     const elsewhere = new AsyncResource('elsewhere');
     let others;
     await one.run(key, async () => {
@@ -170,7 +171,7 @@ test('a hold that was released is in nobody\'s way, nor is one after its callbac
     await one.run(key, async (lock) => {
         await lock.release();
         const again = await one.acquire(key);
-        // Another's by now: it ends, and so does the wait.
+        // The lock belongs to another caller by now: it is released, and then the wait ends.
         const next = one.acquire(key);
         await queued(key);
         await again.release();
@@ -222,7 +223,7 @@ test('shared and limited holds', async () => {
             await refused(one.acquire(key, other));
         }, how);
     }
-    // One of as many as there may be: another one may end first.
+    // The key admits several holders, so another one may be released first.
     await one.run(key, async () => {
         const others = await one.acquire(key, { limit: 2 });
         const third = one.acquire(key, { limit: 2 });

@@ -10,8 +10,8 @@
 
 enum kind { A_TIME, A_FLAG, A_OWNER, A_NOTE, A_REQUEST, A_SHARED, A_LIMIT, A_KEEP };
 
-/* As the command has them. The library takes 0 for an option that isn't given; a caller that writes
-   0 means something else. */
+/* The limits are those of the command. The library takes 0 for "not given", so a caller's 0 is
+   refused. */
 static const int64_t DAY_MS = INT64_C(86400000);
 const struct limits wait_limits = {0, 365 * DAY_MS, 1, "0s to 365d, or not given"},
                     lease_limits = {100, DAY_MS, 0, "100ms to 1d, or not given"},
@@ -59,7 +59,7 @@ PyObject *option_names(void)
     return to;
 }
 
-/* "acquire 'key': wait: why"; the key itself is looked at later. */
+/* Writes "acquire 'key': wait: why"; the key itself is checked later. */
 static PyObject *said(const char *doing, PyObject *key, const char *name, const char *why)
 {
     if (key && PyUnicode_Check(key))
@@ -118,11 +118,12 @@ PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key)
 
 /* ---- times ---- */
 
-/* '10' is ten seconds to the command, and ten milliseconds to the Node package. */
+/* A text '10' is refused: it is ten seconds to the command, and ten milliseconds to the Node
+   package. */
 enum { NO_UNIT = -2 };
 
-/* Digits with at most one point in them, and a unit, which 0 alone does without; rounded up to
-   milliseconds. -1: it is none. */
+/* Reads digits with at most one point in them, and a unit, which only 0 may lack; rounds up to
+   milliseconds. Returns -1 if the text isn't that. */
 static int64_t parse_time(const char *s)
 {
     static const struct {
@@ -167,7 +168,8 @@ static double seconds_of(PyObject *value)
 {
     double seconds = -1;
     if (is_number(value)) {
-        seconds = PyFloat_AsDouble(value); /* an int beyond all doubles is -1: invalid, too */
+        /* an int that no double holds is -1, so it is refused, too */
+        seconds = PyFloat_AsDouble(value);
     } else {
         PyObject *total = PyObject_CallMethod(value, "total_seconds", NULL);
         if (total && PyFloat_Check(total)) seconds = PyFloat_AsDouble(total);
@@ -214,7 +216,7 @@ int time_read(const char *doing, PyObject *key, const char *name, PyObject *valu
         PyErr_Clear();
     } else if (!PyBool_Check(value)) {
         double seconds = seconds_of(value);
-        /* Not a thousandth more for what binary fractions lack: 0.3 s are 300 ms. */
+        /* Doesn't round up what binary fractions lack: 0.3 s are 300 ms. */
         if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
         if (seconds >= 4e12) ms = INT64_MAX / 2;
         if (seconds > 0 && !ms) ms = 1;
@@ -232,7 +234,7 @@ int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret)
     unsigned long long token = 0;
     if (PyLong_Check(value) && !PyBool_Check(value)) {
         token = PyLong_AsUnsignedLongLong(value);
-        PyErr_Clear(); /* below 0 or above all: too large, too */
+        PyErr_Clear(); /* negative, or above the limit: out of range */
     }
     if (token < 1 || token > most) {
         PyObject *text = PyUnicode_FromFormat("%s '%.100U': token: must be an int from 1 to %llu",

@@ -42,8 +42,8 @@ uint64_t this_thread(void)
     return number;
 }
 
-/* Gives the mark of this context, or 0. A context that was copied from another thread's has the
-   other's mark: that counts as none. */
+/* Returns the mark of this context, or 0. A context that was copied from another thread's has the
+   mark of that thread, which doesn't count. */
 static int look_at_mark(uint64_t *ret)
 {
     PyObject *mark = PyObject_CallObject(get_mark, NULL);
@@ -76,13 +76,13 @@ int caller_read(caller *to)
         Py_XDECREF(loop);
         return loop ? read_mark(&to->mark) : -1;
     }
-    if (look_at_mark(&to->outer)) { /* a task's context is a copy of that which began it */
+    if (look_at_mark(&to->outer)) { /* a task's context is a copy of the context that started it */
         Py_DECREF(loop);
         return -1;
     }
     task = PyObject_CallFunctionObjArgs(current_task, loop, NULL);
     Py_DECREF(loop);
-    /* Without a callback there is one weak reference an object: they can be compared. */
+    /* An object has only one weak reference without a callback, so they can be compared. */
     if (task && task != Py_None) to->task = PyWeakref_NewRef(task, NULL);
     int ok = task && (task == Py_None || to->task);
     Py_XDECREF(task);

@@ -4,7 +4,7 @@
  */
 #include "ext.h"
 
-/* The number of the call of this thread that gave a lock last. */
+/* The number of the call of this thread that returned a lock last. */
 static _Thread_local uint64_t last_call;
 
 /* Returns the offset of the instruction that the frame is at. */
@@ -33,7 +33,7 @@ PyObject *lock_note(lock *l, PyObject *args)
     int awaited, several, same;
     if (!PyArg_ParseTuple(args, "Oppp:note", &frame, &awaited, &several, &same)) return NULL;
     unsigned how = (awaited ? AWAITED : 0U) | (several ? SEVERAL : 0U) | (same ? FOLLOWS : 0U);
-    l->touched = 0; /* so far by the package alone */
+    l->touched = 0; /* only the package has used the lock so far */
     if (frame != Py_None) lock_note_frame(l, frame, how);
     Py_RETURN_NONE;
 }
@@ -68,7 +68,7 @@ void lock_complain(lock *l)
     PyObject *kind = PyExc_ResourceWarning, *error;
     if (l->touched == ASKED_WRONGLY) return; /* an exception has said so */
     if (unbound(l)) {
-        if (l->how & FOLLOWS) return; /* the first of them says it; a list drops it last */
+        if (l->how & FOLLOWS) return; /* only the first of them warns; a list drops it last */
         error = PyObject_CallMethod(unbound_error, "of", "Oi", l->key, !!(l->how & SEVERAL));
         int bad = !error;
         if (error && l->how & AWAITED)
@@ -105,7 +105,7 @@ lock *lock_successor(lock *l)
     return to;
 }
 
-/* The reference is given away. Should it fail, `to` is released as it is dropped. */
+/* The reference is passed on. If that fails, dropping `to` releases the grant. */
 void lock_release_later(lock *to)
 {
     PyObject *module = PyImport_ImportModule("holdfast._aio");

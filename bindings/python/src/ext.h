@@ -35,15 +35,17 @@ typedef struct watching watching;
 
 struct store {
     PyObject_HEAD hf *h; /* NULL: closed */
-    unsigned generation; /* of the process that opened it */
+    unsigned generation; /* the fork generation of the process that opened it */
     int closing;
-    int users;      /* threads that are inside a call of the library */
-    uint64_t tries; /* that were BUSY, and a wait followed: no `busy` of the caller's */
-    lock *locks;    /* not released yet; the same by the hash of their keys (held.c): */
+    int users;      /* how many threads are inside a call of the library */
+    uint64_t tries; /* tries that were BUSY and followed by a wait: the caller got no `busy` */
+    lock *locks;    /* the locks that aren't released yet; and by the hash of their keys
+                       (held.c): */
     lock **table, *one_bucket;
     size_t table_mask, n_locks;
     waiting *waits;                    /* that somebody will take */
-    waiting *given_up, **given_up_end; /* the others, until they are told: the oldest first */
+    waiting *given_up, **given_up_end; /* abandoned waits, until their end is reported; the oldest
+                                          first */
     watching *watches;                 /* going on */
 };
 
@@ -52,7 +54,8 @@ typedef struct caller {
     uint64_t mark;  /* the thread's number and, outside of event loops, its context's; 0: none */
     PyObject *task; /* a weak reference to the asyncio task, or NULL */
     int in_loop;    /* an event loop runs in this thread */
-    uint64_t outer; /* in one: the mark of the code of this thread that runs it, or 0 */
+    uint64_t outer; /* inside an event loop: the mark of the code of this thread that runs the loop,
+                       or 0 */
 } caller;
 
 struct lock {
@@ -61,34 +64,35 @@ struct lock {
     /* An acquisition with recursive=True by the caller that holds the key already shares the grant
        of that lock, its root, and is one lock more of it. */
     lock *root;
-    int depth; /* of a root: the locks of its grant that aren't released yet, itself included */
+    int depth; /* of a root: how many locks of its grant aren't released yet, itself included */
     PyObject *key, *owner;
     uint64_t token;
-    int users; /* of a root: threads that are inside a call with it */
+    int users; /* of a root: how many threads are inside a call with it */
     enum hf_mode mode;
     int detached;
-    int lasts;           /* nothing but its holder ends it: it has no lease, or is renewed */
+    int lasts;           /* only its holder ends it: it has no lease, or is renewed */
     int once;            /* an event's */
-    int ended, failed;   /* it was released, to this result */
-    int touched;         /* its holder has used it (1), or see below */
+    int ended, failed;   /* the lock was released, with this result */
+    int touched;         /* 1: its holder has used it; or one of the values below */
     int64_t keep_ms;     /* of an event */
-    unsigned generation; /* of the process that acquired it */
+    unsigned generation; /* the fork generation of the process that acquired it */
     caller by;
     int of_block;    /* a block of a Locking has it: this frame has the block */
-    uintptr_t frame; /* that called acquire(), at this instruction; 0: not known */
+    uintptr_t frame; /* the code that called acquire(), at this instruction; 0: not known */
     long place;
     unsigned how;          /* enum noted */
-    uint64_t call;         /* which call of its thread it came from; see lock_note_frame */
-    int handed_over;       /* it has the grant of a lock that was dropped */
-    struct losing *losing; /* the mailboxes that get a number when it is lost */
+    uint64_t call;         /* the number of the call of its thread that returned it; see
+                              lock_note_frame */
+    int handed_over;       /* it took over the grant of a lock that was dropped */
+    struct losing *losing; /* the mailboxes that get a number when the lock is lost */
     PyObject *weak;        /* references */
-    lock *below;           /* the lock that its Locking had before it, or NULL */
+    lock *below;           /* the lock that its Locking held before this one, or NULL */
     lock *next, **prev;
     size_t hash; /* of the key */
     lock *table_next, **table_prev;
 };
 
-/* What keyword arguments say. Holds references. */
+/* The values of keyword arguments. Holds references. */
 typedef struct asked {
     hf_options o;
     int64_t keep_ms;
@@ -101,10 +105,10 @@ typedef struct asked {
 
 extern PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
 unsigned fork_generation(void);
-enum { RAISED = 1 }; /* instead of a code of the library's: there is an exception */
+enum { RAISED = 1 }; /* returned instead of a code of the library: an exception is set */
 /* Raises the exception of this code. Returns NULL. The key may be NULL. */
 PyObject *raise_code(int code, const hf_error *err, PyObject *key);
-/* The text is given away; NULL: there is an exception already. */
+/* Takes over the reference to the text; NULL: an exception is set already. */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
 /* Objects of holdfast._errors. */
@@ -117,7 +121,8 @@ PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 /* ---- caller.c ---- */
 
 int callers_begin(void);     /* 0; -1 and an exception */
-uint64_t this_thread(void);  /* a number; unlike Python's no later thread gets it, too */
+uint64_t this_thread(void);  /* returns the thread's number; unlike Python's number, no later thread
+                                gets it, too */
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
@@ -136,7 +141,7 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
 /* Raises the TypeError that Python itself raises for an unknown keyword argument. */
 void unknown_option(const char *doing, PyObject *key, PyObject *name, int for_what);
-/* How long a time may be, in ms; `text` says it. With `endless`, inf is HF_FOREVER. */
+/* The limit of a time, in ms, and its text. With `endless`, inf is allowed: HF_FOREVER. */
 struct limits {
     int64_t least, most;
     int endless;
@@ -160,10 +165,10 @@ PyObject *option_names(void);
 
 /* ---- hints.c ---- */
 
-/* How the option is written that other libraries call so: "write wait"; 0: nothing is known. The
-   name is a str. */
+/* Returns how an option with another library's name is written here: "write wait"; 0: not known.
+   The name is a str. */
 int hint_read(PyObject *name, int for_what, char *ret, size_t cap);
-/* _open_hint(name): the same for the options of a store, or None. */
+/* _open_hint(name): returns the same for the options of a store, or None. */
 PyObject *open_hint(PyObject *module, PyObject *name);
 
 /* ---- store.c ---- */
@@ -175,37 +180,41 @@ void store_leave(store *s);
 /* Returns 1 if the store is closed. In the child of a fork it first drops the parent's locks and
    waits. */
 int store_closed_here(store *s);
-int store_is_near(const store *s); /* it takes no request to a server */
+int store_is_near(const store *s); /* returns 1 if a call needs no request to a server */
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a);
 /* Acquires without waiting for a server. Returns a Lock, or None. */
 PyObject *store_try_asked(store *s, PyObject *key, const asked *a);
-/* Starts a wait that tells the mailbox; a Wait. */
+/* Starts a wait that notifies the mailbox. Returns a Wait. */
 PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,
                             int once);
 extern PyType_Spec store_spec;
 
 /* ---- lock.c ---- */
 
-/* Makes a lock that holds nothing yet, of this caller (whose reference it takes over; NULL: of
-   none). */
+/* Makes a lock that holds nothing yet, for this caller, whose reference it takes over (NULL: no
+   caller). */
 lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by);
-/* Returns 0; RAISED: there was no memory, and the grant was released. */
+/* Gives the grant to the lock. Returns 0; RAISED: there was no memory, and the grant was
+   released. */
 int lock_begin(lock *to, hf_lock *l);
 /* Makes `to` share the grant of `held`. */
 void lock_nest(lock *to, lock *held);
 /* Returns a lock of the key that the caller may acquire once more, or NULL. */
 lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *by);
-/* Would a wait without end for the key be one for its own caller? 0; HF_RECURSIVE and *ret_why;
-   HF_CANCELED: the store was closed meanwhile; RAISED. `sits`: the wait keeps its thread. */
+/* Returns whether a wait without a limit for the key would wait for its own caller: 0; HF_RECURSIVE
+   and *ret_why; HF_CANCELED: the store was closed meanwhile; RAISED. `sits`: the wait blocks its
+   thread. */
 int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const caller *by, int sits,
                           const char **ret_why);
-/* `raised`: the exception that its block ends with, to be told of a loss; else NULL. */
+/* Releases the lock. `raised`: the exception that its block ends with, which gets a note of a loss;
+   or NULL. */
 PyObject *lock_release_now(lock *l, PyObject *raised);
-/* As lock_release_now, but a release that isn't confirmed is a warning. */
+/* Does what lock_release_now does, but a release that isn't confirmed is a warning. */
 PyObject *lock_leave_block(lock *l, PyObject *raised);
 PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
-/* The store is being closed: no call uses its locks any more. Losses may still be reported to the
-   mailboxes until hf_close is done; only then the caller frees the returned list. */
+/* Called when the store is being closed: no call uses its locks any more. Losses may still be
+   reported to the mailboxes until hf_close is done; only then the caller frees the returned
+   list. */
 struct losing *locks_closed(store *s);
 void losing_free(struct losing *all);
 extern PyType_Spec lock_spec, locking_spec;
@@ -213,7 +222,7 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
 
 /* ---- several.c ---- */
 
-/* Adds to the module what Locks and Event take as their methods. 0; -1 and an exception. */
+/* Adds the methods of Locks and Event to the module. Returns 0; -1 and an exception. */
 int several_begin(PyObject *m);
 
 /* ---- held.c ---- */
@@ -221,25 +230,27 @@ int several_begin(PyObject *m);
 size_t key_hash(PyObject *key);
 void lock_enlist(lock *to);
 void lock_delist(lock *l); /* l->prev is NULL then */
-/* The first of the locks whose keys may be this one; the next one is its table_next. */
+/* Returns the first of the locks whose keys may be this one; the next one is its table_next. */
 lock *locks_like(store *s, PyObject *key);
 void locks_forget_all(store *s); /* they are the parent's */
 
 /* ---- dropped.c ---- */
 
-/* In lock.touched: its truth value was asked for, which raised; an attribute was read, no more. */
+/* Values of lock.touched: its truth value was asked for, which raised; or only an attribute was
+   read. */
 enum { ASKED_WRONGLY = 2, READ_ONLY = 3 };
 /* WITHIN: the object that keeps the lock may be dropped within the call. SEVERAL: of acquire_all.
    AWAITED: the frame awaits the call. FOLLOWS: of the same call as the lock that was noted last. */
 enum noted { WITHIN = 1, SEVERAL = 2, AWAITED = 4, FOLLOWS = 8 };
-/* The lock came from a call that this frame makes (NULL: the running one). */
+/* Notes that the lock came from a call that this frame makes (NULL: the running frame). */
 void lock_note_frame(lock *l, PyObject *frame, unsigned how);
 PyObject *lock_note(lock *l, PyObject *args);
 PyObject *lock_warn_of_release(const hf_error *err); /* None; NULL: warnings are errors */
-void lock_complain(lock *l);                         /* it was dropped without being released */
+void lock_complain(lock *l);                         /* called when the lock was dropped without
+                                                        being released */
 
-/* A lock that takes over the grant of one that is dropped, and a release of it in a thread (the
-   reference is given away); NULL: the grant is released at once. */
+/* Makes a lock that takes over the grant of a dropped one, and releases it in a thread (the
+   reference is passed on). Returns NULL if the grant is to be released at once. */
 lock *lock_successor(lock *l);
 void lock_release_later(lock *to);
 
@@ -249,7 +260,8 @@ struct waiting {
     hf_wait *w;
     pthread_mutex_t mu; /* what follows */
     int told, abandoned;
-    int unwanted; /* the store is being closed: what it brings is given back, its end is told */
+    int unwanted; /* the store is being closed: a grant is released, and the wait's end is still
+                     reported */
     int code;
     hf_lock *lock;
     hf_error err;
@@ -258,15 +270,15 @@ struct waiting {
     box *box; /* NULL: the semaphore alone */
     uint64_t id;
     int detached;
-    unsigned generation;   /* of the process that started it */
-    waiting *next, **prev; /* of its store; under the GIL */
+    unsigned generation;   /* the fork generation of the process that started it */
+    waiting *next, **prev; /* in the list of its store; under the GIL */
     store *store;
 };
 
 /* An eventfd, closed on exec and above 2: what the program prints while its standard output is
    closed would land in it. -1 and errno: none. */
 int event_fd(void);
-/* Starts one (once: keep_ms as asked), or says why not. */
+/* Starts a wait (once: keep_ms as asked). Returns 0 or the reason why it can't be started. */
 int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, box *to, uint64_t id,
                   waiting **ret, hf_error *err);
 /* Waits until the result is there. Returns 0; -1, with an exception: the wait was abandoned. */
@@ -275,15 +287,16 @@ void waiting_abandon(waiting *w);
 void waiting_free(waiting *w); /* told, and nobody's */
 /* Frees the oldest abandoned waits, up to the first whose result isn't there yet. */
 void waiting_reap(store *s);
-/* The store is being closed, which leaves alone what is detached: what such waits have brought, for
-   the caller to give back and free. What they bring later on is given back at once. */
+/* Called when the store is being closed, which leaves detached waits alone. Returns what such waits
+   have brought, for the caller to release and free. What they bring later is released at once. */
 hf_lock **waits_closed(store *s, size_t *ret_n);
 void box_push(box *b, uint64_t id);
-box *box_of(PyObject *mailbox); /* one more reference, which may push; or NULL, an exception */
+box *box_of(PyObject *mailbox); /* returns one more reference, by which the library may push; or
+                                   NULL, an exception */
 void box_drop(box *b);
 PyObject *wait_blank(store *s, PyObject *key, const asked *a, int once);
 void wait_begin(PyObject *wait, waiting *w);
-PyObject *once_tuple(lock *held, const hf_once *once); /* the lock is given away, or NULL */
+PyObject *once_tuple(lock *held, const hf_once *once); /* takes over the lock, or NULL */
 extern PyType_Spec wait_spec, box_spec;
 
 /* ---- look.c ---- */

@@ -63,8 +63,8 @@ static const char *find(const struct hint *table, const char *spelled)
     return NULL;
 }
 
-/* " name ", in small letters without underscores; *ret_length: of the name. 0: it is too long, or
-   has other characters in it. */
+/* Writes " name ", in small letters without underscores; *ret_length: the length of the name.
+   Returns 0 if it is too long, or has other characters. */
 static int spell(PyObject *name, char *to, size_t cap, size_t *ret_length)
 {
     size_t n = 0;

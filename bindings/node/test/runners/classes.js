@@ -32,7 +32,7 @@ module.exports = async function classes(expect, holdfast, randomBytes) {
     expect(signal.reason).toBeInstanceOf(LockLost);
     await expect(lock.release()).rejects.toThrow(LockLost);
 
-    // What is shown is of this file's own kind.
+    // Objects that are shown have the classes of this file's own context.
     const info = await store.peek(key);
     expect(info).toStrictEqual({ ...info, holders: [], waiters: [] });
     expect(store.stats()).toStrictEqual({ ...store.stats() });

@@ -38,7 +38,7 @@ class Account {
     }
 }
 
-// Locks of one's own, as a test double has them, in the decorators.
+// A program's own locks, for example test doubles, in the decorators.
 class Double implements MutexInterface {
     acquire(_priority?: number): Promise<MutexInterface.Releaser> {
         return Promise.resolve(() => undefined);
