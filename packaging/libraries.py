@@ -127,8 +127,29 @@ def curl(prefix, source, version):
     package(prefix.folder, 'libcurl', version, 'curl', 'ssl', 'crypto', 'pthread', 'dl')
 
 
+def nghttp2(prefix, source, version):
+    source = os.path.join(source, 'lib')
+    public = os.path.join(source, 'includes', 'nghttp2')
+    prefix.headers(public, 'nghttp2.h', to='nghttp2')
+    numbers = ''.join(f'{int(number):02x}' for number in version.split('.'))
+    text = read(os.path.join(public, 'nghttp2ver.h.in'))
+    write(os.path.join(prefix.include, 'nghttp2', 'nghttp2ver.h'), text.replace(
+        '@PACKAGE_VERSION@', version).replace('@PACKAGE_VERSION_NUM@', '0x' + numbers))
+    prefix.compile('nghttp2', source, sources_in(source, ''),
+                   ['-DNGHTTP2_STATICLIB', '-DHAVE_ARPA_INET_H', '-DHAVE_NETINET_IN_H',
+                    '-DHAVE_TIME_H', '-DHAVE_CLOCK_GETTIME'])
+    package(prefix.folder, 'libnghttp2', version, 'nghttp2')
+
+
+def protobuf_c(prefix, source, version):
+    prefix.headers(os.path.join(source, 'protobuf-c'), 'protobuf-c.h', to='protobuf-c')
+    prefix.compile('protobuf-c', source, ['protobuf-c/protobuf-c.c'], ['-I' + source])
+    package(prefix.folder, 'libprotobuf-c', version, 'protobuf-c')
+
+
 # By the names of packaging/sources; OpenSSL is openssl.py's.
-BUILDERS = {'sqlite3': sqlite3, 'jansson': jansson, 'hiredis': hiredis, 'curl': curl}
+BUILDERS = {'sqlite3': sqlite3, 'jansson': jansson, 'hiredis': hiredis, 'curl': curl,
+            'nghttp2': nghttp2, 'protobuf-c': protobuf_c}
 
 
 def library(name, version, target, made):

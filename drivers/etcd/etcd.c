@@ -171,26 +171,30 @@ static const hf_session_ops sessions = {.make = hf__et_session_make,
                                         .end = hf__et_session_end,
                                         .stale = hf__et_session_stale};
 
-HF_DRIVER_ENTRY(etcd) = {
-    .abi = HF_DRIVER_ABI,
-#ifdef HF_ETCD_TLS
-    .name = "etcds",
-    .about = "keys in an etcd cluster, over TLS",
-#else
-    .name = "etcd",
-    .about = "keys in an etcd cluster",
+#define ENTRY(scheme, of)                      \
+    HF_DRIVER_ENTRY(scheme) = {                \
+        .abi = HF_DRIVER_ABI,                  \
+        .name = #scheme,                       \
+        .about = "keys in an etcd cluster" of, \
+        .caps = {.queue_cap = 256,             \
+                 .holders_cap = 256,           \
+                 .poll_ms = 750,               \
+                 .threads = 1,                 \
+                 .queues = 1,                  \
+                 .notify = &hf__et_notify,     \
+                 .sessions = &sessions},       \
+        .open = et_open,                       \
+        .close = et_close,                     \
+        .get = hf__et_get,                     \
+        .replace = hf__et_replace,             \
+        .scan = hf__et_scan,                   \
+        .inspect = et_inspect,                 \
+    }
+
+/* Where drivers are built in, both schemes are in one program. */
+#if defined HF_DRIVERS_BUILT_IN || !defined HF_ETCD_TLS
+ENTRY(etcd, "");
 #endif
-    .caps = {.queue_cap = 256,
-             .holders_cap = 256,
-             .poll_ms = 750,
-             .threads = 1,
-             .queues = 1,
-             .notify = &hf__et_notify,
-             .sessions = &sessions},
-    .open = et_open,
-    .close = et_close,
-    .get = hf__et_get,
-    .replace = hf__et_replace,
-    .scan = hf__et_scan,
-    .inspect = et_inspect,
-};
+#if defined HF_DRIVERS_BUILT_IN || defined HF_ETCD_TLS
+ENTRY(etcds, ", over TLS");
+#endif

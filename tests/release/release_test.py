@@ -33,7 +33,7 @@ WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
 THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
 EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
 # tests/servers has one of each, which speaks TLS, too.
-SERVERS = ['redis', 's3']
+SERVERS = ['redis', 's3', 'etcd']
 # Puts the authority that signed a server's certificate where each distribution would, in turn, and
 # has it trusted there: ROOT BUNDLES COMMAND...
 TRUSTS = r'''
