@@ -3,6 +3,7 @@
  */
 #include "race.h"
 
+#include "cas_loop.h"
 #include "os.h"
 #include "port.h"
 
@@ -225,13 +226,18 @@ static const char *unknown_spoils_nothing(struct hf__suite *cfm)
 
 /* ---- side by side ---- */
 
-/* The replace is sent alone, because a busy store may answer that it hasn't made one of many. */
+/* The replace is sent alone, because a busy store may answer that it hasn't made one of many. Or it
+   may not answer in time: then the write may have been made. */
 static void make_alone(const struct hf__con *con, hf_replace *item)
 {
     int64_t until_us = hf__local_us() + PATIENCE_US;
-    while (item->result == HF_UNAVAILABLE && hf__local_us() < until_us)
-        item->result = con->drv->replace(con->st, item->key, item->seen, item->row, NULL,
-                                         &item->clock_us, item->err);
+    int mine = item->result == HF_UNKNOWN;
+    while ((item->result == HF_UNAVAILABLE || item->result == HF_UNKNOWN) &&
+           hf__local_us() < until_us) {
+        int rc = con->drv->replace(con->st, item->key, item->seen, item->row, item->cur,
+                                   &item->clock_us, item->err);
+        item->result = hf__cas_judge(rc, item->cur, item->row, &mine);
+    }
 }
 
 static int write_many(struct hf__racer *r)

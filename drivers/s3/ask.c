@@ -3,6 +3,8 @@
  *
  * A refusal is judged by the code in its body, or by its status, never by its words. A write that
  * was refused by a status of 4xx wasn't done; one that wasn't answered, or by 5xx, may have been.
+ * S3 answers a write by 200 and an ETag: another answer is of something in between, and tells
+ * nothing.
  */
 #include "store.h"
 
@@ -52,7 +54,7 @@ static int of_status(long status, int writes)
     case 507: return HF_FULL;
     default: break;
     }
-    return writes && status >= 500 ? HF_UNKNOWN : HF_UNAVAILABLE;
+    return writes && (status >= 500 || status < 300) ? HF_UNKNOWN : HF_UNAVAILABLE;
 }
 
 /* Returns 1 if the server's text has a secret of the account. */
@@ -72,7 +74,8 @@ static int judge(const hf_store *st, struct hf__s3_call *call, const struct hf__
     char code[64], told[SHOWN], why[SHOWN + 120];
     int writes = call->put != NULL;
     if (!r->status) return fail(call, writes && r->sent ? HF_UNKNOWN : r->code, r->why, err);
-    if (r->status == 200) return 0;
+    if (r->status == 200 && (!writes || *r->tag)) return 0;
+    if (r->status == 200) return fail(call, HF_UNKNOWN, "HTTP 200: the answer has no ETag", err);
     hf__s3_element(r->body, "Code", code, sizeof code);
     hf__s3_element(r->body, "Message", told, sizeof told);
     int means = of_status(r->status, writes);

@@ -177,7 +177,6 @@ char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row,
 void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev,
                     const char *tag)
 {
-    if (!*tag) return;
     int sums = hf__s3_is_sum(tag, text, strlen(text)) ? 1 : -1;
     __atomic_store_n(&st->sums, sums, __ATOMIC_RELAXED);
     remember(st, key, rev, tag);

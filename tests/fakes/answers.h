@@ -11,6 +11,7 @@ enum {
     ANSWER_CUT = -2,    /* in the middle of the answer */
     ANSWER_OPEN = -3,   /* 200, and the body goes on until the client goes */
     ANSWER_BARE = -4,   /* 200, without a Date */
+    ANSWER_TAGGED = -5, /* 200, with the ETag of an empty body */
     ANSWER_NO_HEAD = -1000
 };
 /* The connection is closed within the header of the answer, behind the line with this status. */
