@@ -348,26 +348,23 @@ class Store(_holdfast.Store):
     def locked(self, key: str, **options: 'Unpack[Options]') -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument
         of that name: @store.locked('user/{user_id}'). Functions whose work is done after the
-        call are refused: generators, context managers, and functions that return those, tasks or
-        futures. Write it below @classmethod, @staticmethod and @property, not above them. If the
-        release isn't confirmed, the function's result is returned with a ReleaseWarning."""
+        call are refused: generators, context managers, and functions that return those, tasks,
+        futures, or iterators that call functions. So are classes. Write it below @classmethod,
+        @staticmethod and @property, not above them. If the release isn't confirmed, the function's
+        result is returned with a ReleaseWarning."""
         self._check(False, key, **options)
 
         def around(function: F) -> F:
-            if isinstance(function, (classmethod, staticmethod, property)):
-                name = type(function).__name__
-                raise _invalid('locked', key, f'write @{name} above @store.locked, not below it')
-            if not callable(function):
-                raise _invalid('locked', key, 'not a function')
-            if _later.runs_later(function):
-                raise _invalid('locked', key, 'a generator, or a context manager made of one, runs '
-                               'after its call: take the key in it')
+            _later.refuse_uncalled(function, 'locked', key)
             try:
                 fields = [field for _, field, _, _ in string.Formatter().parse(key)
                           if field is not None]
             except ValueError as error:
                 raise _invalid('locked', key, str(error)) from None
-            signature = inspect.signature(function)
+            try:
+                signature = inspect.signature(function)
+            except (TypeError, ValueError):     # a function in C
+                signature = inspect.Signature()
             takes = signature.parameters
             for field in fields:
                 name = (re.match(r'[^.[]*', field) or [''])[0]
@@ -382,7 +379,7 @@ class Store(_holdfast.Store):
                 bound.apply_defaults()
                 return key.format(**bound.arguments)
 
-            if _later.is_kind(inspect.iscoroutinefunction, function):
+            if _later.is_async(function):
                 @functools.wraps(function)
                 async def held_async(*args: Any, **kwargs: Any) -> Any:
                     async with self.lock(key_of(args, kwargs), **options):
@@ -411,8 +408,7 @@ class Store(_holdfast.Store):
             return event
         if not callable(function):
             raise _invalid('once', key, 'not a function')
-        if _later.runs_later(function) or \
-                _later.is_kind(inspect.iscoroutinefunction, function):
+        if _later.runs_later(function) or _later.is_async(function):
             raise _invalid('once', key, 'a call would run nothing: async with store.once(key)')
         with event:
             if event:

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import functools
 import inspect
+import itertools
 from typing import Any, Callable
 
 from ._errors import invalid
@@ -22,22 +23,51 @@ async def _block_async() -> Any:
 # What contextlib puts in the place of a generator function, and what that gives.
 _MAKERS = {getattr(make, '__code__', None) for make in (_block, _block_async)}
 _BLOCKS: Any = (type(_block()), type(_block_async()))
-_LAZY: Any = (map, filter)
+# What calls functions, or reads generators, when it is read.
+_LAZY: Any = (map, filter, zip, enumerate, type(iter(int, 1)),
+              itertools.accumulate, itertools.chain, itertools.compress, itertools.dropwhile,
+              itertools.filterfalse, itertools.groupby, itertools.islice, itertools.starmap,
+              itertools.takewhile, itertools.zip_longest)
 
 
-def is_kind(kind: Callable[[Any], bool], function: Any) -> bool:
-    """Also of an object that can be called."""
-    return kind(function) or kind(getattr(type(function), '__call__', None))
+def _bare(function: Any) -> Any:
+    """What a partial object, or a method that is bound to its object, calls."""
+    while isinstance(function, functools.partial) or inspect.ismethod(function):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    return function
+
+
+def _bodies(function: Any) -> Any:
+    """What runs when it is called: the function, or the method of an object that can be called."""
+    bare = _bare(function)
+    return bare, _bare(getattr(type(bare), '__call__', None))
+
+
+def is_async(function: Any) -> bool:
+    """Does a call give a coroutine?"""
+    return any(map(inspect.iscoroutinefunction, (function, *_bodies(function))))
 
 
 def runs_later(function: Any) -> bool:
     """Is it a generator function, or one that contextlib made of one? To call one runs nothing.
     What another decorator made of one may run it to its end: its result shows that."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return is_kind(inspect.isgeneratorfunction, function) or \
-        is_kind(inspect.isasyncgenfunction, function) or \
-        getattr(function, '__code__', None) in _MAKERS
+    return any(inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body) or
+               getattr(body, '__code__', None) in _MAKERS for body in _bodies(function))
+
+
+def refuse_uncalled(function: Any, doing: str, key: str) -> None:
+    """InvalidArgument if it isn't a function, or an object that can be called as one."""
+    if isinstance(function, staticmethod) or \
+            not callable(function) and hasattr(type(function), '__get__'):
+        name = type(function).__name__
+        raise invalid(doing, key, f'a {name}: write @{name} above @store.locked, not below it')
+    if not callable(function):
+        raise invalid(doing, key, 'not a function')
+    if isinstance(function, type):
+        raise invalid(doing, key, 'a class: its methods can be locked, each by itself')
+    if runs_later(function):
+        raise invalid(doing, key, 'a generator, or a context manager made of one, runs after its '
+                                  'call: take the key in it')
 
 
 def _end(result: Any) -> None:
