@@ -346,7 +346,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
     if (hf_url_parse(store_is_default() ? "file:" : text, &url, &err)) return no_verdict(&err);
     const hf_driver *drv = hf__driver(url.scheme, &err);
-    if (!drv || (drv->resolve && drv->resolve(&url, &err))) return no_verdict(&err);
+    if (!drv || hf__resolve_url(drv, &url, &err)) return no_verdict(&err);
     watch_for_damage();
     struct examining e = {.o = &o};
     url.existing = 1;

@@ -84,12 +84,15 @@ static const char *bad_options(struct hf__suite *cfm)
     struct hf__con con = {.st = NULL};
     hf_url url = *cfm->url;
     hf_error err = {0, 0, ""};
-    snprintf(url.query, sizeof url.query, "no-such-option=1");
+    snprintf(url.query, sizeof url.query, "no-such-option=misspelt-secret");
+    size_t used = strcspn(url.safe, "?");
+    snprintf(url.safe + used, sizeof url.safe - used, "?%s", url.query);
     copy.url = &url;
     int rc = hf__note(cfm, hf__con_open(&copy, &con, &err));
     if (!rc) hf__con_close(&con);
     HF_CHECK(rc == HF_INVALID, "an option that it doesn't have was taken (%s)", hf_code_name(rc));
     HF_CHECK(err.text[0] && !strchr(err.text, '\n'), "without a word");
+    HF_CHECK(!strstr(err.text, "misspelt-secret"), "the value was shown: it may be a secret");
     return NULL;
 }
 

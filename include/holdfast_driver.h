@@ -147,8 +147,9 @@ typedef struct hf_url {
     int port;                      /* 0: none */
     char path[1024];               /* percent-decoded; with its first slash, if it had one */
     char query[1024];              /* raw; hf_url_get reads it */
-    char safe[1400];               /* the whole URL without secrets, for messages and child
-                                      processes */
+    /* The whole URL without secrets, for messages and child processes. In `resolve` and `open` it
+       has no query, because the value of an option that the driver doesn't know may be a secret. */
+    char safe[1400];
     /* Nonzero: `open` makes nothing that isn't there (no file, directory, table, collection): it is
        UNAVAILABLE, and `sys` is ENOENT. Neither does reading later: if the table or the collection
        was dropped since, there are no rows. Set by the caller of `open`; a parsed URL has 0. */

@@ -141,7 +141,7 @@ static int read_asked(struct hf_asked *to, const char *url, const hf_open_option
     const hf_driver *drv = hf__driver(to->url.scheme, &why);
     if (!drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
     to->url.existing = o && o->flags & HF_OPEN_EXISTING;
-    if (drv->resolve) rc = drv->resolve(&to->url, err);
+    rc = hf__resolve_url(drv, &to->url, err);
     if (rc) return rc;
     const char *wrong = hf__owner_wrong(owner);
     if (wrong) return hf_fail(err, HF_INVALID, 0, "open: %s", wrong);
@@ -256,7 +256,7 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
     int rc = h->table && h->asked ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     if (!rc) rc = read_asked(h->asked, url, options, err);
     if (!rc && !(h->safe_url = strdup(h->asked->url.safe)))
-        rc = hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", h->asked->url.safe);
+        rc = hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     if (!rc) rc = open_port(&port, h->asked, err);
     take_port(h, &port);
     if (rc) {

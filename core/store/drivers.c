@@ -199,6 +199,26 @@ static const char *contradiction(const hf_caps *c)
     return NULL;
 }
 
+/* Takes the query out of the URL that messages show. Which options there are only the driver knows,
+   so the value of a misspelt one may be a secret. */
+static void hide_query(hf_url *url) { url->safe[strcspn(url->safe, "?")] = 0; }
+
+int hf__resolve_url(const hf_driver *drv, hf_url *url, hf_error *err)
+{
+    char query[sizeof url->safe];
+    if (!drv->resolve) return 0;
+    size_t n = strlen(url->safe + strcspn(url->safe, "?"));
+    memcpy(query, url->safe + strcspn(url->safe, "?"), n + 1);
+    hide_query(url);
+    int rc = drv->resolve(url, err);
+    size_t used = strlen(url->safe);
+    if (used + n >= sizeof url->safe)
+        return rc ? rc
+                  : hf_fail(err, HF_INVALID, 0, "url '%s:...': the path is too long", url->scheme);
+    memcpy(url->safe + used, query, n + 1);
+    return rc;
+}
+
 int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_ms, hf_store **ret,
                    hf_caps *ret_caps, hf_error *err)
 {
@@ -207,7 +227,10 @@ int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_m
     if (!drv->open || !drv->close)
         return hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': it has no '%s'", drv->name,
                        drv->open ? "close" : "open");
-    int rc = drv->open(url, io_timeout_ms, ret, ret_caps, err);
+    hf_url shown = *url;
+    hide_query(&shown);
+    int rc = drv->open(&shown, io_timeout_ms, ret, ret_caps, err);
+    explicit_bzero(&shown, sizeof shown);
     const char *why = rc ? NULL : contradiction(ret_caps);
     return why ? hf_fail(err, HF_INVALID, 0, "driver '%s': %s", drv->name, why) : rc;
 }

@@ -15,6 +15,9 @@
  */
 const hf_driver *hf__driver(const char *scheme, hf_error *err);
 
+/* Calls the driver's `resolve`, if it has one. */
+int hf__resolve_url(const hf_driver *drv, hf_url *url, hf_error *err);
+
 /* Opens a store, with its capabilities in *ret_caps. HF_INVALID: they contradict each other. After
    a failure *ret is to be closed, unless it is NULL. */
 int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_ms, hf_store **ret,

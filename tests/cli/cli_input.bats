@@ -275,6 +275,16 @@ teardown() { cli_teardown; }
         [ "$status" = 64 ]
         [[ $output != *"$secret"* ]]
     done
+    # Only the driver knows that an option is misspelt.
+    for url in "file:x?pasword=$secret" "redis://127.0.0.1:1/?pswd=$secret" \
+        "etcd://127.0.0.1:1/?tokn=$secret" "sqlite:x?mode=1&credntials=$secret"; do
+        for how in run doctor; do
+            # shellcheck disable=SC2046
+            run holdfast -S "$url" $how $([ $how = doctor ] || echo "$K -- true")
+            [ "$status" = 64 ]
+            [[ $output == *unknown* && $output != *"$secret"* ]]
+        done
+    done
     # The last one counts; all are wiped, and the command's environment has none.
     background -S "nosuch://anna:$secret@host/x" -S "nosuch://anna:a#b?c&d;'$secret@host/x" \
         -S "nosuch://anna:a#b c;'$secret@host/x" -S "nosuch://h/?password=a;b'$secret" \

@@ -94,6 +94,9 @@ static void what_is_said_of_options(void **state)
         examine("never used", HONEST, 0);
         assert_non_null(strstr(why_text, "without a word"));
     }
+    bad_text = "unknown option 'no-such-option=misspelt-secret'";
+    examine("never used", HONEST, 0);
+    assert_non_null(strstr(why_text, "it may be a secret"));
     bad_text = NULL;
 }
 

@@ -212,6 +212,8 @@ static void a_long_name_is_told_in_part(void **state)
 
 static int queueless;
 
+static const hf_url any_url = {.scheme = "s"};
+
 static void any_close(hf_store *st) { (void)st; }
 
 static int any_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
@@ -229,11 +231,57 @@ static void an_opened_store_may_say_what_it_can(void **state)
     hf_driver drv = {.caps = {.queues = 1, .queue_cap = 5}, .open = any_open, .close = any_close};
     hf_store *st;
     hf_caps caps;
-    assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, NULL), 0);
+    assert_int_equal(hf__open_store(&drv, &any_url, 1000, &st, &caps, NULL), 0);
     assert_memory_equal(&caps, &drv.caps, sizeof caps);
     queueless = 1;
-    assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, NULL), 0);
+    assert_int_equal(hf__open_store(&drv, &any_url, 1000, &st, &caps, NULL), 0);
     assert_true(!caps.queues && caps.queue_cap == 5 && drv.caps.queues);
+}
+
+static int showing_resolve(hf_url *url, hf_error *err)
+{
+    if (!strcmp(url->path, "/b")) return hf_fail(err, HF_INVALID, 0, "%s", url->safe);
+    char longer[sizeof url->path];
+    memset(longer, 'x', sizeof longer);
+    longer[strcmp(url->path, "/long") ? 1 : sizeof longer - 1] = 0;
+    return hf_url_set_path(url, longer, err);
+}
+
+static int showing_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                        hf_error *err)
+{
+    char value[16];
+    (void)io_timeout_ms, (void)ret, (void)caps;
+    assert_int_equal(hf_url_get(url, "pasword", value, sizeof value), 0);
+    assert_string_equal(value, "hunter2");
+    return hf_fail(err, HF_INVALID, 0, "%s", url->safe);
+}
+
+/* Which options there are only the driver knows: the value of a misspelt one may be a secret. */
+static void no_error_of_a_driver_shows_the_options(void **state)
+{
+    (void)state;
+    hf_driver drv = {.open = showing_open, .close = any_close, .resolve = showing_resolve};
+    hf_url url;
+    hf_store *st;
+    hf_caps caps;
+    hf_error err;
+    assert_int_equal(hf_url_parse("s:/a?pasword=hunter2&b=%3f", &url, &err), 0);
+    assert_int_equal(hf__open_store(&drv, &url, 1000, &st, &caps, &err), HF_INVALID);
+    assert_string_equal(err.text, "s:/a");
+    assert_int_equal(hf__resolve_url(&drv, &url, &err), 0);
+    assert_string_equal(url.safe, "s:x?pasword=hunter2&b=%3f"); /* for children */
+    assert_int_equal(hf_url_parse("s:/b?pasword=hunter2", &url, &err), 0);
+    assert_int_equal(hf__resolve_url(&drv, &url, &err), HF_INVALID);
+    assert_string_equal(err.text, "s:/b");
+    char text[900] = "s:/long?";
+    memset(text + strlen(text), 'o', sizeof text - 1 - strlen(text));
+    text[sizeof text - 1] = 0;
+    assert_int_equal(hf_url_parse(text, &url, &err), 0);
+    assert_int_equal(hf__resolve_url(&drv, &url, &err), HF_INVALID);
+    assert_string_equal(err.text, "url 's:...': the path is too long");
+    drv.resolve = NULL;
+    assert_int_equal(hf__resolve_url(&drv, &url, &err), 0);
 }
 
 static int clockless_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -276,9 +324,9 @@ static void what_a_driver_lacks_is_named(void **state)
     hf_error err;
     hf_row row;
     hf_row_init(&row);
-    assert_int_equal(hf__open_store(&none, NULL, 1000, &st, &caps, &err), HF_UNSUPPORTED);
+    assert_int_equal(hf__open_store(&none, &any_url, 1000, &st, &caps, &err), HF_UNSUPPORTED);
     assert_string_equal(err.text, "driver 'none': it has no 'open'");
-    assert_int_equal(hf__open_store(&unclosed, NULL, 1000, &st, &caps, &err), HF_UNSUPPORTED);
+    assert_int_equal(hf__open_store(&unclosed, &any_url, 1000, &st, &caps, &err), HF_UNSUPPORTED);
     assert_string_equal(err.text, "driver 'unclosed': it has no 'close'");
     assert_int_equal(hf__port_get(&port, &key, &row, &err), HF_UNSUPPORTED);
     assert_string_equal(err.text, "driver 'empty': it has no 'get'");
@@ -305,7 +353,7 @@ static void what_contradicts_itself_is_refused(void **state)
     hf_error err;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const hf_driver drv = {.name = "bad", .caps = bad[i], .open = any_open, .close = any_close};
-        assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, &err), HF_INVALID);
+        assert_int_equal(hf__open_store(&drv, &any_url, 1000, &st, &caps, &err), HF_INVALID);
         assert_non_null(strstr(err.text, "driver 'bad': "));
         assert_non_null(st); /* to be closed */
     }
@@ -485,6 +533,7 @@ int main(int argc, char **argv)
                                         at_home),
         cmocka_unit_test_setup_teardown(a_long_name_is_told_in_part, elsewhere, at_home),
         cmocka_unit_test(an_opened_store_may_say_what_it_can),
+        cmocka_unit_test(no_error_of_a_driver_shows_the_options),
         cmocka_unit_test(what_a_driver_lacks_is_named),
         cmocka_unit_test(a_driver_without_a_clock_is_named),
         cmocka_unit_test(what_contradicts_itself_is_refused),
