@@ -14,7 +14,7 @@ static struct {
     pthread_mutex_t mu;
     int on, calls; /* counted from the moment at which the handle is closed */
     enum way way;
-    int times; /* the first so many of these are lost */
+    int times; /* the first `times` of these calls are lost */
 } s = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 static void one(hf_store *st, hf_replace *i)
@@ -103,7 +103,7 @@ static void by_few_requests(void **state)
     uint64_t single = stage_calls(S_SWAP) + stage_calls(S_GET);
     lose(DOES, 0);
     close_it();
-    /* Of these writes each is one of many: see `one`. */
+    /* Each of these writes belongs to one replace_many: see `one`. */
     single = stage_calls(S_SWAP) + stage_calls(S_GET) - single;
     assert_int_equal(held(HOLDS), 0);
     assert_int_equal(s.calls, CALLS_MOST);
@@ -131,7 +131,7 @@ static int count_waiters(void *arg, const hf_info *info)
     return 0;
 }
 
-/* As the store tells it: the rival's threads write the row. */
+/* Counts as the store does, because the rival's threads write the row. */
 static void await_waiter(const char *key)
 {
     for (size_t n = 0; !n; hf__pause(1000))

@@ -9,7 +9,8 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-static _Thread_local int comes_late; /* its next mutex is locked when the handle is closed */
+static _Thread_local int comes_late; /* the handle is closed before this thread locks its next
+                                        mutex */
 static sem_t is_late, closed;
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);

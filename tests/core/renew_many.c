@@ -11,7 +11,7 @@
 
 enum { MANY = 16 };
 
-/* What the store does with a replace of this key, so many times. */
+/* What the store does with the next replaces of this key, and how many of them. */
 enum way { DOES, LOSES_IT, LOSES_REPLY };
 static struct {
     pthread_mutex_t mu;
@@ -23,7 +23,7 @@ static struct {
     size_t size[MANY];    /* of the calls */
     char order[MANY][64]; /* keys, as they were asked for */
     uint64_t seen[MANY];
-    hf_row row[MANY]; /* as they were to be stored */
+    hf_row row[MANY]; /* the rows that were to be stored */
     int holds;        /* calls don't return until this is 0 */
 } s = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -96,7 +96,7 @@ static void await_replaces(int n)
     pthread_mutex_unlock(&s.mu);
 }
 
-/* All of them are to be renewed now. */
+/* Makes all of these locks due for renewal now. */
 static void renew_now(hf_lock *const *l, int n)
 {
     pthread_mutex_lock(&h->mu);
@@ -144,8 +144,8 @@ static void each_has_its_own_result(void **state)
     end_many();
 }
 
-/* Not done: the holder believes no longer than before; and it is the same write that is sent
-   again. */
+/* A write that isn't answered: the holder believes no longer than before, and the same write is
+   sent again. */
 static void what_is_not_answered_is_sent_again(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void the_most_urgent_is_the_first(void **state)
     end_many();
 }
 
-/* Those that share a key are renewed by one write. */
+/* Grants of one key are renewed by one write. */
 static void one_write_renews_all_of_a_key(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void one_write_renews_all_of_a_key(void **state)
     await_renewals(3);
     for (int i = 0; i < 3; i++) assert_true(l[i]->expires_us >= before[i]);
     assert_true(s.replaces <= 2);
-    /* Of those that are due soon, too. */
+    /* Grants of the key that are due soon are renewed by it, too. */
     int was = s.replaces;
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 3; i++) hf__renew_at(l[i], i ? hf__local_us() + 4000000 : 0);
@@ -270,7 +270,7 @@ static void one_write_renews_all_of_a_key(void **state)
 
 static void *give_back(void *arg) { return hf_release(arg, NULL) ? arg : NULL; }
 
-/* Its renewal hangs: given back as soon as that is over. */
+/* A lock whose renewal hangs is released as soon as the renewal is over. */
 static void it_is_given_back_behind_a_renewal(void **state)
 {
     (void)state;
@@ -298,11 +298,11 @@ static void it_is_given_back_behind_a_renewal(void **state)
     assert_null(failed);
     assert_int_equal(stage_row("a")->n_holders, 0);
     OK(hf_release(l[1], &stage_error));
-    assert_int_equal(s.replaces, 2); /* what was given back isn't sent again */
+    assert_int_equal(s.replaces, 2); /* the released lock isn't renewed again */
     end_many();
 }
 
-/* Due times are spread: one request makes what is due within a twelfth of its lease, too. */
+/* Due times are spread: one request also renews what is due within a twelfth of its lease. */
 static void what_is_due_soon_is_asked_for_as_well(void **state)
 {
     (void)state;
@@ -323,7 +323,8 @@ static void what_is_due_soon_is_asked_for_as_well(void **state)
     end_many();
 }
 
-/* What always hangs is to be alone soon; but not each of those that hung beside it. */
+/* A renewal that always hangs is soon alone in its request, but each of those that hung beside it
+   isn't. */
 static void what_hung_is_asked_for_again_with_a_quarter_as_many(void **state)
 {
     (void)state;
@@ -341,7 +342,7 @@ static void what_hung_is_asked_for_again_with_a_quarter_as_many(void **state)
     end_many();
 }
 
-/* What is to be claimed is left alone until its time: its holder may give it back before. */
+/* A claim isn't made before its time, because its holder may release the lock before that. */
 static void a_claim_is_not_made_early(void **state)
 {
     (void)state;

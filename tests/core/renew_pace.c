@@ -44,7 +44,7 @@ static int st_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t unt
 
 static hf_lock *locks[MANY];
 
-/* As if each request for one key took a second. */
+/* Acts as if each request for one key took a second. */
 static void takes_a_second(void) { stage_suspend(1000000); }
 
 static void begin_many(int holds, void (*each)(void))
@@ -76,7 +76,7 @@ static uint64_t renewals(void)
     return now.renewals;
 }
 
-/* They are to be renewed now, and were to be then. */
+/* Makes these locks due for renewal now, as if they had been due at due_us. */
 static void renew_now(hf_lock *const *l, int n, int64_t due_us)
 {
     pthread_mutex_lock(&h->mu);
@@ -85,7 +85,7 @@ static void renew_now(hf_lock *const *l, int n, int64_t due_us)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* They are renewed, all of them. */
+/* Renews all of these locks. */
 static void renew(hf_lock *const *l, int n)
 {
     uint64_t before = renewals();
@@ -106,7 +106,7 @@ static void renewals_tell_how_long_a_request_takes(void **state)
     end_many(MANY);
 }
 
-/* What many take together says nothing of how long one takes, but that it takes no longer. */
+/* The time of a request with many renewals is only an upper bound of the time of one. */
 static void many_take_longer_than_one(void **state)
 {
     (void)state;
@@ -150,7 +150,8 @@ static int64_t patience_us(void)
     return us;
 }
 
-/* A sixth of the lease; and of what is left of it, if the one before wasn't answered. */
+/* An attempt takes a sixth of the lease at most; if the one before wasn't answered, a sixth of what
+   is left. */
 static void an_attempt_takes_a_sixth(void **state)
 {
     const int64_t lease_us = LEASE_MS * INT64_C(1000);
@@ -171,7 +172,8 @@ static void an_attempt_takes_a_sixth(void **state)
 
 /* ---- the clock ---- */
 
-/* One reading for all that one request renews: each reading is a millisecond later here. */
+/* One request uses one reading of the clock for all its renewals: here each reading is a
+   millisecond later. */
 static void one_request_goes_by_one_moment(void **state)
 {
     (void)state;
@@ -197,8 +199,8 @@ static void await_first_idle(void)
     }
 }
 
-/* The first worker leaves what may hang to others. While all of those hang another one is started,
-   although the first one is idle. */
+/* The first worker leaves doubtful renewals to others. While all others hang, another worker is
+   started, although the first one is idle. */
 static void the_first_worker_is_not_idle_for_what_hangs(void **state)
 {
     (void)state;
@@ -209,7 +211,7 @@ static void the_first_worker_is_not_idle_for_what_hangs(void **state)
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 2; i++) hf__note_unanswered(locks[i], 1, 1);
     pthread_mutex_unlock(&h->mu);
-    renew_now(&locks[0], 1, hf__local_us()); /* not late: it takes two workers */
+    renew_now(&locks[0], 1, hf__local_us()); /* it isn't late: that would take two workers */
     pthread_mutex_lock(&s.mu);
     while (!s.hung) pthread_cond_wait(&s.changed, &s.mu);
     pthread_mutex_unlock(&s.mu);

@@ -23,7 +23,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return rc;
 }
 
-/* It acquires by take, and renews by replace. */
+/* This handle acquires by `acquire`, and renews by `replace`. */
 static hf *open_sick(const char *plan)
 {
     hf *store;
@@ -37,7 +37,7 @@ static hf *open_sick(const char *plan)
     return store;
 }
 
-/* Whatever this handle replaces takes effect, and it never hears of it. */
+/* Each replace of this handle takes effect, but its reply is lost. */
 static hf *open_mute(void) { return open_sick("replace:*:after"); }
 
 static void a_shorter_lease_counts_from_when_it_is_asked_for(void **state)
@@ -55,7 +55,7 @@ static void a_shorter_lease_counts_from_when_it_is_asked_for(void **state)
     int64_t asked = hf__local_us();
     int rc = hf_renew(lock, 1000, &err);
     if (rc != HF_LOST || hf__local_us() - asked < 1000000) assert_int_equal(rc, HF_UNKNOWN);
-    /* It may have got the second that it asked for, and no more. */
+    /* The lease of one second that was asked for may be in force, and no more. */
     assert_true(hf_left_ms(lock) <= 1000);
     o.wait_ms = 600000;
     if (hf_acquire(other, "k", &o, &next, &err)) fail_msg("%s", err.text);
@@ -99,8 +99,8 @@ static void a_longer_lease_counts_when_it_is_told(void **state)
     hf_close(mute);
 }
 
-/* By its thread the holder's time is up before the library's threads see it so, and before a reply
-   is there that would extend it. */
+/* For this thread the lease ends earlier than for the library's threads, and before a reply comes
+   that would extend it. */
 static void what_is_said_to_be_over_stays_over(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void what_is_said_to_be_over_stays_over(void **state)
         assert_int_equal(poll(&told, 1, 0), 1);
         assert_int_equal(hf_renew(lock, 0, &err), HF_LOST);
         assert_int_equal(hf_release(lock, &err), HF_LOST);
-        /* Which gave it back all the same. */
+        /* hf_release has released the key all the same. */
         o.wait_ms = 0;
         if (hf_acquire(store, "over", &o, &lock, &err)) fail_msg("%s", err.text);
         assert_int_equal(hf_release(lock, &err), 0);
@@ -149,7 +149,7 @@ static void one_that_fails_is_not_the_last(void **state)
     hf_close(sick);
 }
 
-/* Neither of "held by another" and "free" is known. */
+/* Neither "held by another" nor "free" is known. */
 static void what_is_not_answered_is_unknown(void **state)
 {
     static const char *const plans[] = {"acquire:*:before", "acquire:*:after"};
@@ -165,7 +165,8 @@ static void what_is_not_answered_is_unknown(void **state)
     }
 }
 
-/* A reply is lost, and then the store is away: nobody knows, and the error says so, too. */
+/* A reply is lost, and then the store is away: the outcome is unknown, and the error says so,
+   too. */
 static void an_error_says_what_is_returned(void **state)
 {
     (void)state;

@@ -25,7 +25,8 @@ static const hf_driver *const base = &hf__mem_driver;
 static hf_driver five;
 static atomic_int calls, overlaps;
 static enum op held;      /* the operation that waits */
-static sem_t is_in, more; /* it is in its call; another call has begun */
+static sem_t is_in, more; /* posted when the operation is inside its call; when another call has
+                             begun */
 static hf *h;
 
 static void enter(enum op op)

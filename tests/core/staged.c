@@ -28,7 +28,7 @@ struct hf_store {
     int rival;
     uint64_t session;
     uint64_t interrupted, noted;  /* noted: by the last sleep for notifications */
-    hf_event_count flushed, told; /* by the last flush; by the one before the last event */
+    hf_event_count flushed, told; /* the count at the last flush; the count before the last event */
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -63,7 +63,7 @@ const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err)
 
 /* ---- cues ---- */
 
-/* Begins a call, under the mutex from here on. 1: it isn't made; *ret_code says what it answers. */
+/* Begins a call, and takes the mutex. Returns 1 if the call isn't made; *ret_code is its result. */
 static int begin(hf_store *st, enum stage_op op, struct cue *ret)
 {
     memset(ret, 0, sizeof *ret);

@@ -29,11 +29,11 @@ enum stage_op {
     S_OPS
 };
 
-/* What becomes of a call: it isn't made and answers the code, or it is made and answers it all the
-   same (its reply is lost). */
+/* INSTEAD: the call isn't made, and returns the code. ALTHOUGH: the call is made, and returns the
+   code all the same (its reply is lost). */
 enum stage_way { INSTEAD, ALTHOUGH };
 
-/* What a staged store has: the groups of its driver, a watch of keys; or no queue unless asked. */
+/* What a staged store has: groups of operations, a watch of keys; or no queue unless asked for. */
 enum stage_has {
     STAGE_LOCAL = 1,
     STAGE_LIVENESS = 2,
@@ -43,8 +43,7 @@ enum stage_has {
 };
 /* An empty store that has this (enum stage_has); no cues, no calls. */
 void stage(unsigned has);
-/* The driver and its groups, for what else a test changes: a function that isn't there, or is
-   another one. */
+/* The driver and its groups, for a test that removes or replaces a function of them. */
 extern hf_driver stage_driver;
 extern hf_notify_ops stage_notify;
 extern hf_local_ops stage_local;
@@ -53,9 +52,9 @@ extern hf_session_ops stage_sessions;
 /* Does its acquire append waiters, too? Not at first: a store may grant alone. */
 extern int stage_appends;
 
-/* The calls of this kind from the `from`-th one on (1: the next), n of them. `first`, if not NULL,
-   is called before each, by its thread: it may use the store by a rival. Code 0: the call is made.
- */
+/* Cues n calls of this kind, from the `from`-th one on (1: the next). `first`, if not NULL, is
+   called before each, by the thread of the call: it may use the store by a rival. Code 0: the call
+   is made. */
 void stage_cue(enum stage_op op, int from, int n, enum stage_way way, int code,
                void (*first)(void));
 void stage_uncue(void);
@@ -64,36 +63,38 @@ void stage_await(enum stage_op op, uint64_t calls);
 
 /* The store's clock goes on from where it is, plus this. */
 void stage_step_clock(int64_t us);
-/* The store's clock moves by so much at a time. */
+/* Makes the store's clock move in steps of `us`. */
 void stage_tick_clock(int64_t us);
 /* The replies say no clock from here on. */
 void stage_hide_clock(int hide);
 
-/* As if the machine had been suspended for so long. (Link with --wrap=clock_gettime.) */
+/* Acts as if the machine had been suspended for `us`. (Link with --wrap=clock_gettime.) */
 void stage_suspend(int64_t us);
-/* From here on the local clock goes on by so much more with each reading. (The same.) */
+/* From here on each reading of the local clock moves it on by `us`. (Link with the same.) */
 void stage_hurry(int64_t us);
 /* From here on no thread can be started. (Link with --wrap=pthread_create.) */
 void stage_no_threads(int none);
 
-/* The nth allocation from here on fails, and no other one; 0: none does. 1: the one that was told
-   before has failed. (Link with --wrap of malloc, calloc, realloc, strdup.) */
+/* Makes the nth allocation from here on fail, and no other one; 0: none. Returns 1 if the one that
+   was set before has failed. (Link with --wrap of malloc, calloc, realloc, strdup.) */
 int stage_no_memory(int nth);
 
-/* The row of a key, to look at or to change before anybody else sees it. NULL: there is none. */
+/* Returns the row of a key, to look at or to change before another thread sees it; NULL: there is
+   none. */
 hf_row *stage_row(const char *key);
-/* How many wait in it (UINT32_MAX: there is none), and a copy of its first holder (without one: all
-   zero). For what other threads change meanwhile. */
+/* Return how many waiters the key has (UINT32_MAX: it has no row), and a copy of its first holder
+   (all zero if it has none). For rows that other threads change meanwhile. */
 uint32_t stage_waiting(const char *key);
 hf_party stage_first(const char *key);
-/* What becomes of each row on its way to the reader, until NULL. */
+/* Sets a function that changes each row before a reader sees it; NULL: none. */
 void stage_forge(void (*forge)(hf_row *row));
-/* Every session, of whatever kind, but those made from here on: dead. */
+/* Kills every session, of whatever kind, except those made from here on. */
 void stage_kill_sessions(void);
-void stage_kill(uint64_t session); /* this one; nobody is told */
+void stage_kill(uint64_t session); /* kills this session; no notice of the death is given */
 /* Every session but those made from here on is stale, as hf_session_ops has it. */
 void stage_make_sessions_stale(void);
-/* The descriptor that tells of deaths: it does, or there is none. */
+/* The first one makes the descriptor report deaths, or not; with the second one there is no
+   descriptor. */
 void stage_tell_deaths(int readable);
 void stage_tells_no_deaths(void);
 

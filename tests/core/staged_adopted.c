@@ -24,7 +24,7 @@ static int left_in_seconds(hf_store *st, uint64_t session, int64_t *ret_ms, hf_e
     return rc;
 }
 
-/* Adopts a grant of which so much is left; what is told of it ends with a whole second. */
+/* Adopts a grant of which left_ms is left. The store says whole seconds. */
 static hf_lock *adopt_with(int64_t left_ms, unsigned flags)
 {
     hf_lock *mine;
@@ -45,7 +45,8 @@ static void renewed_in_its_last_second(void **state)
     const int64_t lease_ms[] = {0, LEASE_MS, OTHER_MS};
     for (size_t i = 0; i < 6; i++) {
         hf_lock *mine = adopt_with(800, flags[i % 2]);
-        assert_int_equal(hf_left_ms(mine), 0); /* that is sure; it may be nearly a second */
+        /* the certain part; nearly a second more may be left */
+        assert_int_equal(hf_left_ms(mine), 0);
         OK(hf_confirm(mine, &stage_error));
         OK(hf_renew(mine, lease_ms[i / 2], &stage_error));
         assert_true(hf_left_ms(mine) > OTHER_MS / 2);
@@ -97,7 +98,7 @@ static void a_renewal_under_way_decides(void **state)
 {
     (void)state;
     hf_lock *mine = adopt_with(2900, HF_DETACHED);
-    assert_true(hf_lost_fd(mine) >= 0); /* which starts the expiry monitor */
+    assert_true(hf_lost_fd(mine) >= 0); /* this call starts the expiry monitor */
     stage_suspend(800000);
     stage_sessions.keep = keep_slowly;
     OK(hf_renew(mine, 0, &stage_error));
@@ -106,7 +107,7 @@ static void a_renewal_under_way_decides(void **state)
     done();
 }
 
-/* Its answer is older than the lease that it tells of. */
+/* The answer is older than the lease that it reports. */
 static int answer_late(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
                        hf_error *err)
 {
@@ -126,8 +127,8 @@ static void an_answer_that_is_too_old(void **state)
     done();
 }
 
-/* What is told of its session may be less than what is left, by up to a second: only then it is
-   lost. */
+/* What the store says of its session may be less than what is left, by up to a second. Only after
+   that it is lost. */
 static void lost_a_second_later(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void lost_a_second_later(void **state)
     pthread_mutex_lock(&h->mu);
     int64_t until_us = mine->session->until_us;
     assert_true(hf__watch_at(mine, hf__local_us()) == until_us + 1000000);
-    mine->busy = 1; /* as if it was being renewed: the answer decides */
+    mine->busy = 1; /* as if it were being renewed: then the answer decides */
     assert_true(hf__watch_at(mine, hf__local_us()) == INT64_MAX);
     mine->busy = 0;
     pthread_mutex_unlock(&h->mu);

@@ -20,15 +20,15 @@ static void lock_while_monitor_sleeps(void)
     }
 }
 
-/* Its lease is over, and a rival has the key: that is a loss by time, for which the store isn't
-   asked, though it would be time for that, too. */
+/* The lease is over, and a rival has the key. That is a loss by time: the store isn't asked,
+   although it would be time for that, too. */
 static void what_is_over_is_not_asked_about(void **state)
 {
     (void)state;
     begin(LOCAL);
     OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
     struct pollfd fd = {hf_lost_fd(lock), POLLIN, 0};
-    lock_while_monitor_sleeps(); /* it sees all of it at once, or nothing */
+    lock_while_monitor_sleeps(); /* the monitor sees all of it at once, or nothing */
     stage_suspend(61000000);
     stage_step_clock(61000000);
     OK(stage_acquire(rival, "k", 0, 60000, HF_NO_RENEW, &other));
@@ -47,7 +47,7 @@ static void what_is_over_is_not_asked_about(void **state)
     done();
 }
 
-static uint64_t asked_beside; /* by the monitor, while the lock was used */
+static uint64_t asked_beside; /* how often the monitor asked while the lock was in use */
 
 static void the_monitor_has_a_round(void)
 {

@@ -1,5 +1,6 @@
 /*
- * staged_claim.c - the renewer is told in time of what it has to keep, whatever else is to be done.
+ * staged_claim.c - the renewer learns in time which claims it has to make, whatever else is to be
+ * done.
  */
 #include "staged_waiter.h"
 #include "threads.h"
@@ -9,8 +10,8 @@
 
 /* ---- of a hold that was handed over ---- */
 
-/* The dispatcher, that has told who waits for "k"; has it looked for another wait since, and was
-   the claim made while it did? */
+/* The dispatcher's thread, after it has reported the grant of "k"; whether it has looked for
+   another wait since; whether the claim was made during that look. */
 static struct {
     pthread_t dispatcher;
     int told; /* atomic */
@@ -48,7 +49,7 @@ static void ask_while_it_looks(void)
     claim.claimed = is_claimed();
 }
 
-/* It waits for the key, and listens. */
+/* Starts a wait for the key, and waits until it is subscribed. */
 static void waits_for(const char *key, struct waiter *w, hf_acquired_fn *told)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -105,9 +106,9 @@ static void a_claim_does_not_wait_for_others(void **state)
 }
 
 static struct waiter slow;
-static int64_t left_ms; /* of the hold, before its claim is stored */
+static int64_t left_ms; /* what was left of the hold before its claim was stored */
 
-/* As if the write of the claim took 1.5 s. */
+/* Acts as if the write of the claim took 1.5 s. */
 static void the_claim_takes_long(void)
 {
     while (!__atomic_load_n(&claim.told, __ATOMIC_ACQUIRE)) hf__pause(1000);
@@ -147,7 +148,7 @@ static struct hf_session *have(int own)
     return t;
 }
 
-/* It is kept before this end of another one is answered. */
+/* The session is kept before the request that ends another one is answered. */
 static void it_is_due(void)
 {
     pthread_mutex_lock(&h->mu);

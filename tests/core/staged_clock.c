@@ -7,7 +7,8 @@
 
 enum { TICK_US = 1000000, LEASE_MS = 10000, PHASES = 10 };
 
-/* A store whose clock has moved `phase_us` ago. *ret_ahead_us: it is so much ahead of ours. */
+/* Begins with a store whose clock has ticked phase_us ago. *ret_ahead_us: how far it is ahead of
+   ours. */
 static void begin_in_phase(int64_t phase_us, int64_t *ret_ahead_us)
 {
     begin(SERVER);
@@ -41,8 +42,8 @@ static void nobody_believes_too_long(void **state)
         }
 }
 
-/* Nor is it taken for over while it is believed in; and a reply within the same tick isn't one of a
-   clock that was set. */
+/* No other client takes the grant for over while its holder believes. A reply within the same tick
+   doesn't look like a clock that was set. */
 static void no_tick_is_a_step(void **state)
 {
     (void)state;
@@ -76,7 +77,7 @@ static void a_claim_outlasts_a_tick(void **state)
 /* ---- a store that is slower than the lease is long ---- */
 
 static hf_driver in_time;
-static int late; /* of the next writes so many are answered after the lease has run out */
+static int late; /* how many of the next writes are answered after the lease has run out */
 
 static int answered(int rc)
 {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LONG_US = 40000000, SHOWS_US = 300000 }; /* what is wrong shows within the latter */
+enum { LONG_US = 40000000, SHOWS_US = 300000 }; /* a failure shows within SHOWS_US */
 
 static int closed; /* atomic */
 
@@ -29,15 +29,15 @@ static int within(int64_t us, const int *flag)
 static _Thread_local int closer; /* is it that thread? */
 static struct {
     pthread_mutex_t *mu;
-    int worker;         /* it is one that renews, else the one that closes */
-    int nth;            /* of its locks of `mu` is the one before which it waits (atomic) */
+    int worker;         /* 1: the thread is a renewal worker; 0: the one that closes */
+    int nth;            /* the thread waits before its nth lock of `mu` (atomic) */
     int is_late, go_on; /* atomic */
 } late;
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mu);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu);
 
-/* Does it run in a worker that renews? `mu` is the handle's, and protects the list of them. */
+/* Returns 1 in a renewal worker. `mu` is the handle's mutex, which protects the list of workers. */
 static int is_worker(pthread_mutex_t *mu)
 {
     int is = 0;
@@ -90,7 +90,8 @@ static pthread_t begin_to_close(void)
     return thread;
 }
 
-/* If it isn't, no test can go on: what they all use is still being worked with. */
+/* Checks that closing has ended. If it hasn't, no test can go on, because the handle is still in
+   use. */
 static void has_closed(pthread_t thread)
 {
     if (!within(LONG_US, &closed)) {
@@ -107,7 +108,7 @@ static void has_closed(pthread_t thread)
 
 enum { KEYS = 8 };
 static int several_ended; /* with that; by its thread */
-static int by_closing;    /* atomic: that gave back what the call had got */
+static int by_closing;    /* atomic: the closing thread released what the call had acquired */
 
 static void *acquires_several(void *arg)
 {
@@ -126,7 +127,7 @@ static void gives_back_slowly(void)
         within(SHOWS_US / KEYS, &by_closing);
 }
 
-/* What a call has got so far is its own to give back: closing freed it under its hands. */
+/* The call itself releases what it has acquired so far: closing must not free it meanwhile. */
 static void several_that_are_being_acquired_are_waited_for(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void one_that_is_being_adopted_is_waited_for(void **state)
     done();
 }
 
-/* It comes when the handle is being closed: nothing is begun then. */
+/* A call that comes while the handle is being closed begins nothing. */
 static void comes_too_late(void)
 {
     const char *key = "x";
@@ -206,7 +207,7 @@ static void nothing_is_begun_while_it_is_closed(void **state)
 
 /* ---- beside the library's own threads ---- */
 
-/* A worker had found the lock in its queue, and gave it back once more when it was freed. */
+/* A worker has found the lock in its queue: it must not release it once more after it was freed. */
 static void a_pending_release_is_made_by_one(void **state)
 {
     (void)state;
@@ -235,15 +236,15 @@ static void gives_it_back(void *arg, hf_lock *l)
     set(&given_back);
 }
 
-/* Closing had found the lock in the list, and gave it back once more when its holder, told of its
-   loss meanwhile, had done so. */
+/* The closing thread has found the lock in the list: it must not release it once more if its
+   holder, notified of the loss, has done so. */
 static void a_lost_lock_is_given_back_by_one(void **state)
 {
     (void)state;
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 400, HF_NO_RENEW, &lock));
     hf_on_lost(lock, gives_it_back, NULL);
-    make_late(0, 2); /* its own call is the first */
+    make_late(0, 2); /* its own call is the first one */
     pthread_t closing = begin_to_close();
     while (!is(&late.is_late)) hf__pause(1000);
     within(400000 + SHOWS_US, &given_back);
@@ -264,7 +265,7 @@ static void hang_all(void)
     for (int i = 0; i < 4; i++) stage_cue(ops[i], 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, hangs);
 }
 
-/* By the time that the store had refused one request another one's turn had come, for ever. */
+/* When the store has refused one request, the next one is due: that must not go on for ever. */
 static void regrets_do_not_keep_it_from_closing(void **state)
 {
     (void)state;
@@ -289,7 +290,8 @@ static hf_stats stats(void)
     return st;
 }
 
-/* Once its session was over nobody tried to give it back any more, and it stayed in memory. */
+/* When its session is over nothing repeats the release any more: the lock must not stay in
+   memory. */
 static void a_pending_release_whose_session_ends_is_forgotten(void **state)
 {
     (void)state;

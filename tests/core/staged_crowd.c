@@ -57,8 +57,8 @@ static void another_write(void)
     if (conflicts-- > 0) stage_row("k")->rev++;
 }
 
-/* Its turn ended in a conflict, so it gets in line only when its dispatcher has flushed already,
-   for others. Before that sleeps it subscribes to this key, too. */
+/* The wait's look ended in a conflict, so it is queued only after its dispatcher has flushed for
+   other waits. The dispatcher subscribes to this key, too, before it sleeps. */
 static void a_key_queued_late_is_subscribed_to(void **state)
 {
     (void)state;
@@ -97,9 +97,9 @@ static void a_key_queued_late_is_subscribed_to(void **state)
     done();
 }
 
-/* Two hundred waiters ahead of it are dead, and the holder's time is over: each of them is granted
-   the key for as long as a claim may take. The wait leaves it to those ahead to notice that, but
-   once, and for two seconds at most: half a second for each place, each time, would be hours. */
+/* Two hundred waiters ahead are dead, and the holder's time is over: each of them is granted the
+   key for a claim timeout. The wait leaves it to those ahead to notice that, but only once, and for
+   two seconds at most: half a second for each place, each time, would be hours. */
 static void the_dead_ahead_are_passed_over(void **state)
 {
     (void)state;
@@ -126,8 +126,8 @@ static void the_dead_ahead_are_passed_over(void **state)
     done();
 }
 
-/* In how long a waiter looks by itself that has just looked, if its handle has that many more waits
-   and a look takes so long. */
+/* Returns after how long a waiter that has just looked looks again by itself, if its handle has
+   more_waits more waits and a look takes look_us. */
 static int64_t looks_in_us(struct hf_wait *w, uint32_t more_waits, int64_t look_us)
 {
     pthread_mutex_lock(&h->mu);
@@ -172,7 +172,7 @@ static void many_look_seldom(void **state)
 
 /* ---- events about every key ---- */
 
-static int busy; /* atomic: an event about every key comes each time that one is asked for */
+static int busy; /* atomic: each call of next_event returns an event about every key */
 
 static int event_of_all(hf_store *st, hf_key_event *ret)
 {
@@ -237,10 +237,10 @@ static void among_many_events_a_new_wait_has_its_turn(void **state)
 
 enum { SLOW = 8 };
 static int all_started;        /* atomic */
-static int looked;             /* so many have looked for the first time (atomic) */
-static uint64_t flushed[SLOW]; /* subscriptions, before each of these looks */
+static int looked;             /* how many waits have looked for the first time (atomic) */
+static uint64_t flushed[SLOW]; /* the number of flushes before each of these looks */
 
-/* As if a look took a second. The first one waits until there are others to look. */
+/* Acts as if a look took a second. The first look waits until other waits are due. */
 static void looks_slowly(void)
 {
     int nth = __atomic_load_n(&looked, __ATOMIC_SEQ_CST);

@@ -1,6 +1,6 @@
 /*
- * staged_grants.c - ways through grants, and looks at a store, that are seldom gone: ends in doubt,
- * refusals, keys of one hash, a handle that is closed meanwhile.
+ * staged_grants.c - rare paths of grants and of reading a store: unknown outcomes, refusals, keys
+ * with one hash, a handle that is closed meanwhile.
  */
 #include "staged_waiter.h"
 
@@ -48,7 +48,7 @@ static void a_cap_that_isnt_reached_is_no_reason(void **state)
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     pthread_mutex_lock(&h->mu);
     int64_t end_us = lock->expires_us;
-    lock->expires_us = 1; /* nothing is left of it */
+    lock->expires_us = 1; /* none of the lease is left */
     hf__plan_renewal(lock);
     assert_true(lock->renew_at_us <= hf__local_us());
     lock->expires_us = end_us;
@@ -61,7 +61,7 @@ static void what_cannot_be_given_back(void **state)
 {
     (void)state;
     hf_options o = HF_OPTIONS_INIT;
-    /* It is to be kept for a while, and the store doesn't want to. */
+    /* The key is to stay taken for a while, and the store refuses that. */
     begin(LEASES);
     o.lease_ms = 60000;
     o.at_least_ms = 5000;
@@ -69,7 +69,7 @@ static void what_cannot_be_given_back(void **state)
     stage_cue(S_SWAP, 1, 1, INSTEAD, HF_DENIED, NULL);
     IS(HF_DENIED, hf_release(lock, &stage_error));
     done();
-    /* There is nobody to try it again: it ends with the handle. */
+    /* No thread repeats the release: it ends with the handle. */
     begin(LOCAL);
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     stage_no_threads(1);
@@ -122,7 +122,8 @@ static void an_event_of_no_kind_changes_nothing(void **state)
 
 /* ---- keys, stores ---- */
 
-/* The last bytes of both, so that these differ as is said: 0 if they can't be. */
+/* Chooses the last bytes of both keys so that their hashes differ by `differ`. Returns 0 if that is
+   impossible. */
 static int last_bytes(char *a, char *b, uint64_t differ)
 {
     for (int i = 0; i < 8; i++, differ >>= 8) {
@@ -135,7 +136,7 @@ static int last_bytes(char *a, char *b, uint64_t differ)
     return 1;
 }
 
-/* What hf_key_hash has made of it before the last eight bytes come in. */
+/* Returns the state of hf_key_hash before the last eight bytes. */
 static uint64_t before_last(const char *key)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ strlen(key), w;
@@ -187,7 +188,7 @@ static void keys_of_one_hash(void **state)
     }
 }
 
-/* Neither is one named, nor in the environment: a file of one's own. */
+/* No store is named, not even in the environment: the user's own file is used. */
 static void the_store_of_no_name(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ int __wrap_gethostname(char *name, size_t len)
     return 0;
 }
 
-/* So long a host and user that nothing else fits: what was run is left out, name and all. */
+/* Host and user are so long that nothing else fits: the command is left out, with its name. */
 static void a_note_without_room(void **state)
 {
     (void)state;
@@ -253,7 +254,7 @@ static void *free_it(void *arg)
     return NULL;
 }
 
-/* A wait is freed, and its handle closed, while it is being told. */
+/* A wait is freed, and its handle closed, while its callback runs. */
 static void freeing_while_the_handle_is_closed(void **state)
 {
     (void)state;
@@ -264,7 +265,8 @@ static void freeing_while_the_handle_is_closed(void **state)
     ask_and(h, &w, "k", NULL, until_it_is_closed);
     await_queue(1);
     assert_int_equal(pthread_create(&thread, NULL, free_it, w.wait), 0);
-    for (uint32_t callers = 0; callers < 2; hf__pause(1000)) { /* it waits; the dispatcher tells */
+    for (uint32_t callers = 0; callers < 2; hf__pause(1000)) { /* the thread waits; the dispatcher
+                                                                  runs the callback */
         pthread_mutex_lock(&h->mu);
         callers = h->callers;
         pthread_mutex_unlock(&h->mu);
@@ -288,7 +290,7 @@ static void damage(hf_row *row)
     if (row->rev) row->rev = UINT64_MAX;
 }
 
-/* The first says what is wrong, but for what is worse than damage. */
+/* The first damaged row is described, unless a worse error follows. */
 static void several_rows_that_are_damaged(void **state)
 {
     (void)state;
@@ -336,7 +338,7 @@ static void what_is_no_key_is_not_listed(void **state)
     done();
 }
 
-/* It has a meaning only where a session could end the hold. */
+/* The flag is stored only where a session could end the hold. */
 static void only_where_sessions_are_a_row_says_that_it_outlives_one(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * staged_hear.c - what a waiter is notified of: what came before its subscription, a key that it
- * was granted, nothing.
+ * staged_hear.c - what a waiter is notified of: changes before its subscription, a key that it was
+ * granted, nothing.
  */
 #include "staged_waiter.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t had_slept; /* how often the handle had, when the waiter was told */
+static uint64_t had_slept; /* how often the handle had slept when the waiter's callback ran */
 
 static void told(void *arg, int code, hf_lock *l, const hf_error *err)
 {
@@ -38,7 +38,7 @@ static void begin_behind_a_rival(unsigned can)
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
 }
 
-/* And it stands in line. */
+/* The request is also queued. */
 static void begin_in_line(struct waiter *w)
 {
     begin_behind_a_rival(CALM_LEASES);
@@ -46,7 +46,7 @@ static void begin_in_line(struct waiter *w)
     await_queue(1);
 }
 
-/* Between its look and its listening it was handed the key: nobody tells it any more. */
+/* The waiter was handed the key between its look and its subscription: no notification follows. */
 static void what_came_before_it_listened_is_seen(void **state)
 {
     (void)state;
@@ -138,8 +138,9 @@ static void ends_without_sleep(struct waiter *w)
     done();
 }
 
-/* Out of line, for the store was away; listened for as that, and then it gets into line: it says so
-   before it sleeps, and looks once more for what was told there before. */
+/* The request isn't queued, because the store was away, and is subscribed to as such. Then it is
+   queued: the dispatcher changes the subscription before it sleeps, and the wait looks once more
+   for what was notified before. */
 static void who_gets_into_line_is_listened_for_there(void **state)
 {
     (void)state;
@@ -150,7 +151,8 @@ static void who_gets_into_line_is_listened_for_there(void **state)
     ends_without_sleep(&w);
 }
 
-/* A request that its caller names may be notified elsewhere than those before and behind it. */
+/* A request whose id the caller chose may be notified on another channel than those before and
+   behind it. */
 static void another_id_is_listened_for_anew(int first_is_named)
 {
     struct waiter first, second;
@@ -179,7 +181,7 @@ static void who_comes_behind_a_named_one_is_listened_for_anew(void **state)
     another_id_is_listened_for_anew(1);
 }
 
-/* It may stand in line, without having heard of it: asked again, that is where it stands. */
+/* The request may be queued without knowing it: when it is asked again, it has that place. */
 static void asked_again_it_is_the_same_request(void **state)
 {
     (void)state;
@@ -188,7 +190,7 @@ static void asked_again_it_is_the_same_request(void **state)
     stage_cue(S_SWAP, 1, 1 << 20, ALTHOUGH, HF_UNKNOWN, NULL);
     uint64_t asked = stage_calls(S_GET);
     start(&w, "k", 60000, 0);
-    stage_await(S_GET, asked + 2); /* it has given the first write up, and looks */
+    stage_await(S_GET, asked + 2); /* the handle has given up the first write, and looks */
     stage_uncue();
     stage_await(S_GET, asked + 4);
     assert_int_equal(stage_row("k")->n_queue, 1);
@@ -199,7 +201,7 @@ static void asked_again_it_is_the_same_request(void **state)
     done();
 }
 
-/* A handle remembers so many keys; those that are in use are not among what it forgets. */
+/* A handle remembers a limited number of keys; it never forgets keys that are in use. */
 static void what_is_held_is_not_forgotten(void **state)
 {
     (void)state;
@@ -218,7 +220,7 @@ static void what_is_held_is_not_forgotten(void **state)
     /* Asked for again by its owner: a thread would wait for itself if the key were forgotten. */
     again.owner = hf_owner(lock);
     IS(HF_RECURSIVE, hf_acquire_start(own, "mine", &again, told, NULL, &wait, &stage_error));
-    /* As many at once are remembered all of them. */
+    /* If that many are in use at once, all of them are remembered. */
     hf_lock **held = calloc(10000, sizeof *held);
     assert_non_null(held);
     for (int i = 0; i < 10000; i++) {
@@ -239,7 +241,7 @@ static void what_is_held_is_not_forgotten(void **state)
 
 /* ---- handed a key where the store keeps leases ---- */
 
-/* It holds with the session that it waited with, till the renewal that is its claim. */
+/* The waiter holds with the session that it waited with, until the renewal that is its claim. */
 static void handed_it_holds_with_what_it_waited_with(void **state)
 {
     (void)state;
@@ -258,7 +260,8 @@ static void handed_it_holds_with_what_it_waited_with(void **state)
     done();
 }
 
-/* Its session is nearly over, or another's, or dead: it asks again, with another one. */
+/* If the session is nearly over, or another one's, or dead, the waiter asks again, with another
+   session. */
 static void as_dead(hf_row *row)
 {
     if (row->n_holders && row->party[0].flags & HF_PARTY_UNCLAIMED)
@@ -303,7 +306,7 @@ static void handed_late_it_claims_at_once(void **state)
     stage_suspend(36000000);
     the_rival_gives_it_back();
     ends(&w, HF_OK);
-    stage_uncue(); /* till then nobody keeps what it waited with */
+    stage_uncue(); /* until then no thread keeps the session that it waited with */
     assert_int_equal(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED, 0);
     OK(hf_release(w.lock, &stage_error));
     done();
@@ -313,8 +316,8 @@ static void handed_late_it_claims_at_once(void **state)
 
 static uint64_t anothers; /* a session that lives */
 
-/* Ahead of the waiter in line: a first waiter that is dead, as the holder is, and one that lives.
- */
+/* Two parties ahead of the queued waiter: a first waiter that is dead, as the holder is, and one
+   that lives. */
 static void as_if_two_had_died(hf_row *row)
 {
     if (!row->n_holders || row->n_queue != 1 || row->party[0].flags & HF_PARTY_UNCLAIMED) return;
@@ -329,7 +332,7 @@ static void as_if_two_had_died(hf_row *row)
     row->party[2].session = anothers;
 }
 
-/* The one right behind the dead needn't have heard of it. */
+/* The waiter right behind a dead one needn't have been notified of the death. */
 static void whoever_looks_helps_the_one_behind_the_dead(void **state)
 {
     (void)state;
@@ -339,7 +342,7 @@ static void whoever_looks_helps_the_one_behind_the_dead(void **state)
     OK(stage_acquire(rival, "y", 0, 30000, 0, &y));
     anothers = stage_row("y")->party[0].session;
     stage_forge(as_if_two_had_died);
-    OK(stage_acquire(rival, "x", 0, 60000, 0, &x)); /* something to hear of: it looks */
+    OK(stage_acquire(rival, "x", 0, 60000, 0, &x)); /* an event, so that the wait looks */
     const hf_row *row = stage_row("k");
     while (!(row->party[0].flags & HF_PARTY_UNCLAIMED)) hf__pause(1000);
     stage_forge(NULL);
@@ -357,8 +360,8 @@ static void whoever_looks_helps_the_one_behind_the_dead(void **state)
 
 static void the_hold_is_broken(void) { OK(hf_break(rival, "k", hf_token(lock), &stage_error)); }
 
-/* Two waits of one key stand in line, for the request of one of them held when it was asked again,
-   and doesn't any more. The dispatcher sleeps nevertheless, and both get the key. */
+/* Two waits of one key are queued: the request of one of them held when it was asked again, and
+   doesn't any more. The dispatcher sleeps nevertheless, and both get the key. */
 static void two_of_one_key_let_it_sleep(void **state)
 {
     (void)state;
@@ -382,7 +385,7 @@ static void two_of_one_key_let_it_sleep(void **state)
                  again.wait->look_at_us > hf__local_us();
         pthread_mutex_unlock(&h->mu);
     }
-    assert_false(w.wait->subscribed); /* it polls: one key has one subscription */
+    assert_false(w.wait->subscribed); /* this wait polls, because one key has one subscription */
     ends_with_the_key(&before);
     ends_with_the_key(&w);
     ends_with_the_key(&again);

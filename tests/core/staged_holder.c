@@ -1,6 +1,6 @@
 /*
- * staged_holder.c - what a holder asks of its lock at rare moments: while its handle is closed,
- * when no thread can be started, when a call gets an argument that it refuses.
+ * staged_holder.c - calls of a holder at rare moments: while its handle is closed, when no thread
+ * can be started, with an argument that is refused.
  */
 #include "staged_waiter.h"
 
@@ -120,7 +120,7 @@ static void never_told(void *arg, int code, hf_lock *l, const hf_error *err)
     fail_msg("a wait that was not started ended");
 }
 
-/* A lease that nothing renews would end without a word. */
+/* A lease that no thread renews would end without notice. */
 static void no_grant_without_its_renewer(void **state)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -196,7 +196,7 @@ static void what_is_not_released_is_not_called_so(void **state)
     done();
 }
 
-/* Others may run the event beside it. */
+/* Other holders may run the event at the same time. */
 static void a_shared_hold_marks_nothing(void **state)
 {
     hf_options o = HF_OPTIONS_INIT;

@@ -1,16 +1,16 @@
 /*
- * staged_join.c - a request that gets in line by an `acquire`, where the store appends, and when it
- * doesn't.
+ * staged_join.c - a request that is queued by an `acquire`, where the store appends, and when it
+ * isn't.
  */
 #include "staged_waiter.h"
 
 #include <string.h>
 
 static struct waiter ahead, mine;
-static int sent, landed; /* how often mine was sent; and of these, how often it got in line */
+static int sent, landed; /* how often this request was sent; how often the store queued it */
 static int over;         /* atomic: how often it has been answered */
 static unsigned kind = SERVER;
-static int told_code; /* told to mine, once, although it was done */
+static int told_code; /* the result that this request gets, once, although it was carried out */
 static void (*meanwhile)(void);
 static const hf_party *asks; /* for meanwhile */
 static int (*acquire_of_stage)(hf_store *st, const hf_rowkey *key, const hf_party *party,
@@ -84,8 +84,8 @@ static void by_one_request_it_is_in_line(void **state)
 
 static void others_write_first(void) { stage_row("k")->rev++; }
 
-/* It steps where others hold with whom it could hold, where it doesn't wait in line, and where a
-   place in line needs a session. */
+/* The request is stepped where it could share the key with the holders, where it isn't to be
+   queued, and where a place in the queue needs a session. */
 static void else_it_steps(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void else_it_steps(void **state)
     assert_int_equal(sent, 0);
 }
 
-/* What it writes upon a row comes too late, twice: an acquire needs to know no row. */
+/* Its write upon a known row is too late, twice. An acquire needs to know no row. */
 static void whom_others_overtake_needs_no_row(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void whom_others_overtake_needs_no_row(void **state)
     assert_true(sent == 2 && landed == 1);
 }
 
-/* A wait for an event is told that it is done, also while another waits for its end. */
+/* A wait for an event learns that the event is done, also while another one waits for its end. */
 static void an_event_is_stepped(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void an_event_is_stepped(void **state)
     assert_int_equal(sent, 0);
 }
 
-/* The holder is over, and the waiter behind it is dead: that is to be noticed. */
+/* The holder is over, and the waiter behind it is dead: the request has to notice both. */
 static void what_is_over_is_looked_after_first(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void give_all_back(void)
     ends_with_the_key(&ahead);
 }
 
-/* They have all gone, while it was on its way. */
+/* All other parties have gone while the request was on its way. */
 static void what_is_free_by_then_is_granted(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void fill(void)
     await_queue(2);
 }
 
-/* Waits for one of two things that are about to be said of a wait: was it the other alone? */
+/* Waits until one of two counts of a wait goes up. Returns 1 if it was only the other one. */
 static int which(const uint8_t *one, const uint8_t *other_one)
 {
     int is, is_other;
@@ -214,11 +214,12 @@ static void where_it_is_full_it_looks_now_and_then(void **state)
     third = stage_open("rival");
     meanwhile = fill;
     start(&mine, h, 0, NULL);
-    assert_int_equal(which(&mine.wait->full, &mine.wait->refused), 0); /* it needn't look for it */
+    /* it needn't look for that */
+    assert_int_equal(which(&mine.wait->full, &mine.wait->refused), 0);
     uint64_t gets = stage_calls(S_GET);
     stage_await(S_GET, gets + 3);
     assert_int_equal(stage_row("k")->n_queue, 2);
-    assert_int_equal(sent, 1); /* what it sees is full */
+    assert_int_equal(sent, 1); /* the row that it sees has a full queue */
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&ahead);
     ends_with_the_key(&between);
@@ -227,7 +228,7 @@ static void where_it_is_full_it_looks_now_and_then(void **state)
     done();
 }
 
-/* Its reply was lost: it stands there once. */
+/* The reply was lost: the request stands in the queue once. */
 static void a_lost_reply_is_no_second_place(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * staged_keep.c - holds that are kept in time, whatever is done beside that: by a callback, by the
- * one that listens, by another one that keeps the session; and what is believed of a holder.
+ * staged_keep.c - holds that are renewed in time, whatever happens beside that: in a callback, in
+ * the dispatcher, in a thread that keeps the session; and what is believed of a holder.
  */
 #include "staged_waiter.h"
 #include "withdraw.h"
@@ -25,7 +25,8 @@ static void end_with_long_claims(void)
     done();
 }
 
-/* Less than a claim's time, in which nobody else can have got the key. */
+/* Returns 1 if less time than a claim timeout has passed, so that no other client can have got the
+   key. */
 static int claimed_meanwhile(void)
 {
     for (int64_t until = hf__local_us() + (CLAIM_MS - 1000) * 1000; hf__local_us() < until;) {
@@ -43,7 +44,7 @@ static void notes_late(void *arg, int code, hf_lock *l, const hf_error *err)
     note(arg, code, l, err);
 }
 
-/* The renewer was told of the hold when the callback had returned. */
+/* The renewer must not learn of the hold only when the callback has returned. */
 static void a_callback_that_takes_longer_than_a_claim(void **state)
 {
     (void)state;
@@ -77,7 +78,8 @@ static void *takes_two(void *arg)
     return arg;
 }
 
-/* The renewer is told a millisecond later; but the subscription in between took longer. */
+/* The renewer learns of the hold a millisecond later, although the subscription in between takes
+   longer. */
 static void a_listen_that_takes_longer_than_a_claim(void **state)
 {
     (void)state;
@@ -125,8 +127,8 @@ static void until_it_is_taken_up(void)
     for (int i = 0; i < 100 && !has_it(&ahead); i++) hf__pause(1000);
 }
 
-/* By the clock's reading from before it was set back, the granted waiter's lease would be over. The
-   waiter behind it must not take the key by that. */
+/* By a reading from before the clock was set back, the granted waiter's lease would be over. The
+   waiter behind it must not take the key because of that. */
 static void a_word_is_not_judged_by_an_old_clock(void **state)
 {
     (void)state;
@@ -144,7 +146,7 @@ static void a_word_is_not_judged_by_an_old_clock(void **state)
     ask_and(h, &behind, "k", &o, note);
     await_queue(2);
     stage_await(S_WATCH, watched + 2);
-    hf__pause(50000); /* it listens: later it would read */
+    hf__pause(50000); /* the wait is subscribed; later it would read the row */
     stage_step_clock(-20000000);
     OK(hf_peek(rival, "k", see_nothing, NULL, &stage_error));
     OK(hf_peek(third, "k", see_nothing, NULL, &stage_error));
@@ -168,7 +170,7 @@ static void a_word_is_not_judged_by_an_old_clock(void **state)
  */
 static void hangs(void) { hf__pause(1100000); }
 
-/* As long as requests of before couldn't be withdrawn, no session was kept. */
+/* Sessions are kept also while earlier requests can't be withdrawn. */
 static void sessions_are_kept_beside_regrets(void **state)
 {
     (void)state;
@@ -210,7 +212,7 @@ static void is_passed_over(void)
     }
 }
 
-/* The keepers slept as if there were no such session. */
+/* The keepers must not pass over such a session. */
 static void a_session_that_another_thread_keeps_is_kept_on(void **state)
 {
     (void)state;
@@ -231,7 +233,7 @@ static void a_session_that_another_thread_keeps_is_kept_on(void **state)
 
 /* ---- the row that a lock keeps ---- */
 
-/* A queue of so many, each with a note of 200 bytes. */
+/* Gives the row a queue of n waiters, each with a note of 200 bytes. */
 static void set_queue(hf_row *row, uint32_t n)
 {
     assert_int_equal(hf_row_room(row, 1 + n), 0);
@@ -248,8 +250,8 @@ static void set_queue(hf_row *row, uint32_t n)
     row->rev++;
 }
 
-/* A handle may have many thousand locks, so each keeps short rows only; what the handle keeps once,
-   the row that it left last, may be longer. */
+/* A handle may have many thousand locks, so each keeps only a short row. The last-row cache, of
+   which a handle has one, may keep a longer row. */
 static void a_lock_keeps_no_long_row(void **state)
 {
     (void)state;
@@ -267,7 +269,7 @@ static void a_lock_keeps_no_long_row(void **state)
 
 /* ---- without a lease ---- */
 
-/* It was said to last, without asking, although it was broken. */
+/* A hold without a lease that was broken must not seem to last because the store isn't asked. */
 static void a_broken_hold_without_a_lease_is_not_renewed(void **state)
 {
     (void)state;

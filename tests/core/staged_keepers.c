@@ -53,7 +53,7 @@ static int keeps_in_vain_at_first(hf_store *st, uint64_t session, int64_t until_
     return keep(st, session, until_us, ret_ms, err);
 }
 
-/* What is asked of `h` may take that long. */
+/* Begins with a limit of that length for the requests of `h`. */
 static void begin_to_keep(void)
 {
     begin(LEASES);
@@ -64,7 +64,7 @@ static void begin_to_keep(void)
     __atomic_store_n(&attempts, 0, __ATOMIC_SEQ_CST);
 }
 
-/* The first one takes a sixth of the lease, each later one a sixth of what is left of it. */
+/* The first attempt takes a sixth of the lease at most, each later one a sixth of what is left. */
 static void an_attempt_takes_a_sixth_of_it(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * staged_kept.c - sessions that are kept by somebody, and threads that look after something: what
- * they find when it has ended meanwhile, by the store's word or by the clock.
+ * staged_kept.c - sessions that other threads keep, and threads that watch over something: what
+ * they do if it has ended meanwhile, by the store's answer or by the clock.
  */
 #include "staged_waiter.h"
 
@@ -22,7 +22,8 @@ static void long_after(void) { stage_suspend(61000000); }
 
 /* ---- sessions ---- */
 
-/* It waited for so long that the session to hold with, made in advance, is over. */
+/* The request has waited so long that the session to hold with, which was made in advance, is
+   over. */
 static void what_was_made_for_it_is_over_before_its_turn(void **state)
 {
     (void)state;
@@ -43,8 +44,7 @@ static void what_was_made_for_it_is_over_before_its_turn(void **state)
     done();
 }
 
-/* Each session that is at hand is found dead when it is to be kept: as good as a store that is
-   away. */
+/* Each session at hand is found dead when it is to be kept: that counts as a store that is away. */
 static void sessions_that_cannot_be_kept_three_times(void **state)
 {
     (void)state;
@@ -85,8 +85,8 @@ static void two_keep_one_at_a_time(void **state)
 
 static uint64_t session_of(const char *key) { return stage_first(key).session; }
 
-/* What is acquired with it gets a new one; what is held goes over to that when it is renewed, but
-   not by hand, for then it lasts from now on. */
+/* A new grant gets a new session; a hold moves to it when it is renewed, but not by hf_renew,
+   because then the lease counts from now on. */
 static void a_stale_session_is_left(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void a_stale_session_is_left(void **state)
     done();
 }
 
-/* A renewal with another session wasn't heard of: it is over before that is settled. */
+/* The reply to a renewal with another session was lost: the hold is over before that is settled. */
 static void a_doubt_that_ends_with_its_session(void **state)
 {
     (void)state;
@@ -141,7 +141,8 @@ static void a_renewal_that_is_answered_too_late(void **state)
     done();
 }
 
-/* What is given up where nobody can tend it stays until the handle is closed; it doesn't fail. */
+/* A request that is given up where no thread can withdraw it stays until the handle is closed;
+   giving up doesn't fail. */
 static void without_threads_nothing_is_tended(void **state)
 {
     (void)state;
@@ -155,7 +156,7 @@ static void without_threads_nothing_is_tended(void **state)
     done();
 }
 
-/* The store can't be told that they end: they end by themselves. */
+/* The store can't be asked to end them: they end by themselves. */
 static void many_sessions_that_cannot_be_ended(void **state)
 {
     (void)state;
@@ -182,8 +183,7 @@ static int no_fd(hf_store *st)
     return -1;
 }
 
-/* Nobody is told of deaths, by a descriptor or at all: two wait, and one after the other notices.
- */
+/* No death is reported, by a descriptor or otherwise: two wait, and one after the other notices. */
 static void deaths_are_noticed_by_looking(void **state)
 {
     (void)state;

@@ -126,7 +126,7 @@ static int dispatcher_sleeps(void)
     return sleeps;
 }
 
-/* Each stands in line, and its key is listened for. */
+/* Each wait is queued, and its key is subscribed to. */
 static void all_wait(void)
 {
     hf_options options = HF_OPTIONS_INIT;
@@ -148,7 +148,7 @@ static void all_are_served(void)
     done();
 }
 
-/* Those that look meanwhile because it is time (after some seconds) would be counted, too. */
+/* Waits that look meanwhile because it is time (after some seconds) would be counted, too. */
 static int leads_to_one(void)
 {
     uint64_t before[KEYS];
@@ -185,7 +185,7 @@ static void an_event_of_any_key_leads_to_all(void **state)
     all_are_served();
 }
 
-/* By the low bits of a hash, as many as there are. */
+/* An event may name the low bits of a hash: as many as there are. */
 static void an_event_may_name_a_part_of_a_hash(void **state)
 {
     uint64_t before[KEYS];
@@ -216,21 +216,21 @@ static void each_key_is_told_once(void **state)
     held[0] = NULL;
     send_for(0);
     ends_with_the_key(&waiter[0]);
-    while (is_subscribed(0)) hf__pause(1000); /* nobody waits for it any more */
+    while (is_subscribed(0)) hf__pause(1000); /* no wait is for this key any more */
     all_are_served();
     assert_int_equal(seen.calls, KEYS);
     assert_true(seen.ends <= KEYS);
 }
 
-/* Nobody is told of anything for a while: the waits look by themselves; and all of them when the
-   store is heard again, for what came in between is lost. */
+/* There are no notifications for a while: the waits poll. When the store notifies again all of them
+   look, because events in between are lost. */
 static void what_was_not_heard_is_looked_for(void **state)
 {
     (void)state;
     begin_with_keys();
     all_wait();
     stage_cue(S_LISTEN, 1, 3, INSTEAD, HF_UNAVAILABLE, NULL);
-    OK(hf_release(held[1], &stage_error)); /* of which no event tells */
+    OK(hf_release(held[1], &stage_error)); /* a change without an event */
     held[1] = NULL;
     pthread_mutex_lock(&h->mu);
     hf__kick_dispatcher(h);
@@ -240,7 +240,7 @@ static void what_was_not_heard_is_looked_for(void **state)
     all_are_served();
 }
 
-/* A wait whose key can't be listened for looks as often as where nothing is told. */
+/* A wait whose key can't be subscribed to looks as often as where nothing is notified. */
 static void without_memory_it_looks_by_itself(void **state)
 {
     (void)state;

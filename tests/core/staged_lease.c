@@ -1,6 +1,6 @@
 /*
  * staged_lease.c - a store without a clock for leases (hf_session_ops): sessions that end too
- * early, can't be made, can't be kept, are not heard of.
+ * early, can't be made, can't be kept, or whose reply is lost.
  */
 #include "staged_pair.h"
 
@@ -46,7 +46,7 @@ static void a_session_that_cannot_be_made_is_away(void **state)
     IS(HF_UNAVAILABLE, stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
     IS(HF_DENIED, stage_acquire(h, "k", 0, 60000, 0, &lock));
-    /* Nor one to wait with. */
+    /* Nor can a session to wait with be made. */
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
     IS(HF_DENIED, stage_acquire(h, "k", 5000, 60000, 0, &lock));
@@ -160,7 +160,7 @@ static void half_of_it_has_to_be_left(void **state)
     OK(stage_acquire(h, "x", 0, 60000, 0, &other));
     stage_cue(S_KEEP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_suspend(40000000);
-    /* It would hold with one that is nearly over. */
+    /* Otherwise it would hold with a session that is nearly over. */
     IS(HF_UNAVAILABLE, stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_uncue();
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
@@ -189,7 +189,7 @@ static void one_that_was_kept_too_late_is_over(void **state)
 
 static void the_answer_comes_late(void) { stage_suspend(30000000); }
 
-/* It was kept when the store heard of it, not when the answer came. */
+/* A session counts from the request that kept it, not from the answer. */
 static void a_session_counts_from_the_request(void **state)
 {
     (void)state;
@@ -231,7 +231,8 @@ static void another_length_is_another_session(void **state)
     OK(hf_renew(lock, 30000, &stage_error));
     assert_true(hf_left_ms(lock) <= 30000);
     OK(hf_renew(lock, 40000, &stage_error));
-    /* Nobody knows with which of the two it holds: it believes in the one that ends first. */
+    /* It isn't known with which of the two sessions it holds: it believes in the one that ends
+       first. */
     stage_cue(S_SWAP, 1, 1 << 30, ALTHOUGH, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, hf_renew(lock, 20000, &stage_error));
     IS(HF_UNKNOWN, hf_renew(lock, 25000, &stage_error));
@@ -265,7 +266,7 @@ static void a_hold_in_doubt_ends_with_either(void **state)
     stage_suspend(21000000);
     assert_int_equal(hf_left_ms(lock), 0);
     IS(HF_LOST, hf_release(lock, &stage_error));
-    /* A session that is let go of while its keepalive is in doubt. */
+    /* A session is given up while the outcome of its keepalive is unknown. */
     hf_options o = HF_OPTIONS_INIT;
     o.lease_ms = 60000;
     o.flags = HF_DETACHED;
@@ -275,7 +276,7 @@ static void a_hold_in_doubt_ends_with_either(void **state)
     done();
 }
 
-/* Until expiry monitor and renewer sleep, each until something is due. */
+/* Waits until expiry monitor and renewer sleep, each until something is due. */
 static void await_planned(void)
 {
     pthread_mutex_lock(&h->mu);
@@ -331,7 +332,7 @@ static void who_listens_hears_of_the_end_of_what_is_in_doubt(void **state)
     assert_true(heard);
 }
 
-/* Whatever the length that it was given by hand, it is renewed in time. */
+/* Whatever length hf_renew has given it, it is renewed in time. */
 static void a_shorter_lease_is_renewed_in_time(void **state)
 {
     (void)state;
@@ -372,7 +373,7 @@ static void adopted_holds(void **state)
     OK(hf_confirm(mine, &stage_error));
     OK(hf_release(mine, &stage_error));
     IS(HF_LOST, hf_release(other, &stage_error));
-    /* Another's that isn't detached: it keeps it, and ends it. */
+    /* A lock of another handle that isn't detached: that handle keeps it, and ends it. */
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     OK(hf_adopt(h, "k", hf_token(other), &mine, &stage_error));
     OK(hf_renew(mine, 0, &stage_error));
@@ -410,7 +411,7 @@ static void what_is_kept_for_a_while(void **state)
     stage_uncue();
     stage_kill_sessions();
     OK(hf_acquire(h, "k", &o, &lock, &stage_error));
-    stage_suspend(6000000); /* nothing is left of it */
+    stage_suspend(6000000); /* none of it is left */
     OK(hf_release(lock, &stage_error));
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     OK(hf_release(other, &stage_error));
@@ -428,7 +429,7 @@ static void the_dead_in_front_are_passed(void **state)
     begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     hf *third = stage_open("b");
-    /* A waiter that dies at the head, and one behind it. */
+    /* A waiter dies at the head of the queue, with another one behind it. */
     hf *was = h;
     h = third;
     pthread_create(&thread[0], NULL, hold_one, key);
@@ -451,7 +452,7 @@ static void who_gave_up_unheard_is_withdrawn_later(void **state)
     (void)state;
     begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-    /* It gets in line and never hears of it. */
+    /* The request is queued, but the reply is lost. */
     stage_cue(S_SWAP, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
     stage_cue(S_SWAP, 2, 1 << 30, INSTEAD, HF_UNKNOWN, NULL);
     for (int i = 0; i < 2; i++) {
@@ -503,7 +504,8 @@ static void a_store_that_is_away_ends_sessions_itself(void **state)
     }
     stage_cue(S_END, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     hf_close(h);
-    assert_int_equal(stage_calls(S_END), 1); /* not worth several times the patience */
+    /* one attempt was enough: the others aren't worth a timeout each */
+    assert_int_equal(stage_calls(S_END), 1);
     h = NULL;
     done();
 }
@@ -512,7 +514,7 @@ static void what_nobody_needs_any_more_may_run_out(void **state)
 {
     (void)state;
     begin(LEASES);
-    /* Before anybody keeps any: it is the renewer's second time, and nobody else meets it. */
+    /* Set before any session is kept: it is the renewer's second attempt, and no other thread's. */
     uint64_t keeps = stage_calls(S_KEEP);
     stage_cue(S_KEEP, 2, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     OK(stage_acquire(h, "k", 0, 300, 0, &lock));

@@ -1,6 +1,6 @@
 /*
- * staged_look.c - looking at a store that fails, is damaged or is being closed; options that are no
- * good; deaths that are told of, or not.
+ * staged_look.c - reading a store that fails, is damaged or is being closed; options that are
+ * refused; deaths that are reported, or not.
  */
 #include "admin.h"
 #include "staged_pair.h"
@@ -29,7 +29,7 @@ static int see(void *arg, const hf_info *info)
     return ++s->shown == s->stop_at;
 }
 
-/* A row that is damaged is shown as one by the scan; what a get says of it is cued. */
+/* Damages the row as the scan shows it. What a get says of it is cued. */
 static void damage(hf_row *row)
 {
     if (row->n_holders && row->party[0].owner_len == 7) row->rev = UINT64_MAX;
@@ -61,7 +61,8 @@ static void a_damaged_row_is_told_and_the_others_shown(void **state)
     struct seen s = {0};
     begin(SERVER);
     some_rows();
-    stage_cue(S_GET, 2, 1, INSTEAD, HF_CORRUPT, NULL); /* behind the one that learns the clock */
+    /* the second get: the first one learns the clock */
+    stage_cue(S_GET, 2, 1, INSTEAD, HF_CORRUPT, NULL);
     IS(HF_CORRUPT, hf_list(h, "", see, &s, &stage_error));
     assert_int_equal(s.shown, 2);
     s.shown = 0;
@@ -69,7 +70,7 @@ static void a_damaged_row_is_told_and_the_others_shown(void **state)
     IS(HF_CORRUPT, hf__list(h, NULL, see, note_damaged, &s, NULL));
     assert_string_equal(damaged_key, "b");
     assert_int_equal(s.shown, 2);
-    /* It is being looked at while the store goes away. */
+    /* The store goes away while the row is read. */
     s.shown = 0;
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     IS(HF_UNAVAILABLE, hf_list(h, "", see, &s, &stage_error));
@@ -78,7 +79,7 @@ static void a_damaged_row_is_told_and_the_others_shown(void **state)
     s.shown = 0;
     OK(hf_list(h, "", see, &s, &stage_error));
     assert_int_equal(s.shown, 3);
-    /* Without somebody to be told the first one ends it: hf_watch, hf_prune. */
+    /* Without a callback for damaged rows the first one ends the scan: hf_watch, hf_prune. */
     uint64_t n = 0;
     stage_cue(S_GET, 1, 1, INSTEAD, HF_CORRUPT, NULL);
     IS(HF_CORRUPT, hf_prune(h, 60000, &n, &stage_error));
@@ -302,9 +303,9 @@ static void a_dead_holder_is_noticed(void **state)
         assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &code), 0);
         await_queue(1);
         stage_await(S_ALIVE, asked + 2);
-        /* It was the holder's, and the first that was made here. */
+        /* The session of the holder, and the first one that was made here. */
         stage_kill(rival->port.session);
-        if (how == NO_WORD) stage_suspend(31000000); /* as a net under all of it */
+        if (how == NO_WORD) stage_suspend(31000000); /* the last resort: the poll */
         if (how != NOT_TOLD) stage_tell_deaths(1);
         pthread_join(thread, NULL);
         assert_int_equal(code, HF_OK);
@@ -427,7 +428,7 @@ static void opening_with_what_is_no_good(void **state)
     setenv("HOLDFAST_TRACE", "/nowhere/at/all", 1);
     refused(good, "staged:a");
     setenv("HOLDFAST_TRACE", "", 1);
-    /* Whatever the environment says of who we are. */
+    /* Opening succeeds whatever the environment says about the user. */
     static const char *const users[] = {NULL, "somebody", "some body %", text};
     for (int i = 0; i < 8; i++) {
         unsetenv("USER");
@@ -462,7 +463,7 @@ static void on_lost(void *arg, hf_lock *l)
 {
     (void)arg;
     hf_lock *mine;
-    /* It is the expiry monitor's thread: it mustn't wait for itself. */
+    /* This is the expiry monitor's thread: it must not wait for itself. */
     assert_int_equal(stage_acquire(h, "held", 60000, 60000, 0, &mine), HF_BUSY);
     __atomic_add_fetch(&told, 1, __ATOMIC_SEQ_CST); /* the test releases "held" from here on */
     if (release_in_callback)

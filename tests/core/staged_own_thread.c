@@ -1,6 +1,6 @@
 /*
- * staged_own_thread.c - a wait in a thread of its caller's: its time limit, its end by hf_close,
- * and the claim of what it is handed.
+ * staged_own_thread.c - a wait that its caller's thread drives: its time limit, its end by
+ * hf_close, and the claim of a handover.
  */
 #include "staged_waiter.h"
 
@@ -159,7 +159,7 @@ static int64_t closing_takes_us(void)
     assert_int_equal(pthread_create(&closer, NULL, close_it, &took_us), 0);
     await_queue_of("k", 0);
     returns(&m, HF_CANCELED);
-    hf__pause(5000); /* by now the closer waits */
+    hf__pause(5000); /* by now the closing thread waits */
     __atomic_store_n(&stop.go_on, 1, __ATOMIC_SEQ_CST);
     returns(&k, HF_CANCELED);
     pthread_join(closer, NULL);
@@ -168,7 +168,7 @@ static int64_t closing_takes_us(void)
     return took_us;
 }
 
-/* It looks again ten times a second, in any case; but is told before. */
+/* The closing thread would look again ten times a second, but is signalled before. */
 static void closing_is_told_of_the_last_thread(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void closing_begins(void)
     while (!hf__closing(h)) hf__pause(1000);
 }
 
-/* A request that doesn't stand in line, behind one that does. */
+/* A request that isn't queued, behind one that is. */
 static void closing_awaits_who_only_tries(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void closing_awaits_who_only_tries(void **state)
     hf_close(rival);
 }
 
-/* And asks to hear no more often. */
+/* The wait doesn't ask for a subscription more often, either. */
 static void disconnected_it_polls(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void disconnected_it_polls(void **state)
     begin_watched();
     waits(&k, "k", 60000);
     stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
-    OK(hf_renew(other, 0, &stage_error)); /* it hears of it, and then no more */
+    OK(hf_renew(other, 0, &stage_error)); /* it is notified of this, and of nothing more */
     uint64_t looked = stage_calls(S_GET), listened = stage_calls(S_LISTEN);
     stage_await(S_GET, looked + 3);
     assert_true(stage_calls(S_LISTEN) < listened + 20);
@@ -260,7 +260,7 @@ static void what_it_is_handed_is_claimed(void **state)
     done();
 }
 
-/* Looked at last of the two, so that no other look comes behind. */
+/* The last look of the two, so that no other look follows. */
 static void what_the_dispatcher_was_handed_is_claimed(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void what_the_dispatcher_was_handed_is_claimed(void **state)
     start(&k, "k", 60000);
     await_line("k");
     uint64_t watched_before = stage_calls(S_WATCH);
-    OK(hf_renew(lock, 0, &stage_error)); /* of which the dispatcher hears, for both */
+    OK(hf_renew(lock, 0, &stage_error)); /* the dispatcher is notified of this, for both */
     stage_await(S_WATCH, watched_before + 1);
     OK(hf_release(lock, &stage_error));
     await_end(&m);

@@ -17,7 +17,7 @@ enum {
     WAKEUPS = STAGE_LIVENESS | STAGE_WATCHES,
     LOCAL = STAGE_LOCAL | STAGE_LIVENESS,
     LEASES = STAGE_SESSIONS,
-    /* With a watch, and sessions to wait with that last a minute: no pause of the machine ends
+    /* With a watch, and with sessions to wait with that last a minute: no pause of the machine ends
        them. */
     CALM_LEASES = STAGE_SESSIONS | STAGE_WATCHES
 };
@@ -34,7 +34,7 @@ static inline void begin(unsigned can)
     lock = other = NULL;
 }
 
-/* What was changed in the driver's caps holds for the two that are open, too. */
+/* Makes a change of the driver's caps count for the two open handles, too. */
 static inline void change_caps(void) { h->port.caps = rival->port.caps = stage_driver.caps; }
 
 static inline void done(void)

@@ -1,6 +1,6 @@
 /*
- * staged_rare.c - what hardly ever happens: each allocation of an operation fails in turn, and a
- * child of a fork uses what is its parent's.
+ * staged_rare.c - rare failures: each allocation of an operation fails in turn, and a child of a
+ * fork uses its parent's objects.
  */
 #include "staged_pair.h"
 
@@ -20,8 +20,8 @@ static int see(void *arg, const hf_info *info)
 
 /* ---- without memory ---- */
 
-static int nth;   /* allocation that is to fail */
-static int stays; /* it may be in the row, for its release is what fails */
+static int nth;   /* the number of the allocation that fails */
+static int stays; /* 1: the request may stay in the row, because its release is what fails */
 
 static void arm(void)
 {
@@ -95,7 +95,7 @@ static int waits_in_vain(void)
     arm();
     int rc = stage_acquire(h, KEY, 30, 60000, 0, &lock);
     assert_int_not_equal(rc, HF_OK);
-    stays = 1; /* in line, for it is leaving that fails: then that is told */
+    stays = 1; /* 1: it is queued, and leaving the queue fails, which is then reported */
     if (rc == HF_UNKNOWN) rc = HF_NOMEM;
     OK(hf_release(other, &stage_error));
     return rc == HF_TIMEOUT ? 0 : rc;
@@ -111,7 +111,7 @@ static int runs_once(void)
     return hf_once_finish(once.lock, "done", 60000, &stage_error);
 }
 
-/* Four holders and a row that has to grow; looked at, listed, watched. */
+/* Four holders, so that the row has to grow; it is peeked at, listed, watched. */
 static int is_shared(void)
 {
     hf_lock *l[4] = {NULL};
@@ -156,7 +156,8 @@ static int is_adopted(void)
     return rc;
 }
 
-/* Whatever fails is told as such, and leaves nothing: the same succeeds when there is memory. */
+/* A failed allocation is reported as such, and leaves nothing: the same call succeeds when there is
+   memory. */
 static void each_allocation_fails_in_turn(void **state)
 {
     (void)state;
@@ -173,8 +174,8 @@ static void each_allocation_fails_in_turn(void **state)
                 if (rc && (rc != HF_NOMEM || spared))
                     fail_msg("store %zu, operation %zu, allocation %d: %s: %s", can, op, n,
                              hf_code_name(rc), stage_error.text);
-                /* What could not be given back ends by its lease or its claim: that takes too long.
-                 */
+                /* A grant that couldn't be released ends by its lease or its claim timeout, for
+                   which the test doesn't wait. */
                 for (hf_row *row = stage_row(KEY); row && row->n_holders;) {
                     if (!stays)
                         fail_msg("store %zu, operation %zu, allocation %d: it holds", can, op, n);

@@ -1,6 +1,6 @@
 /*
  * staged_release.c - a release that takes longer than its grant lasts: its holder worked in time,
- * and is told LOST only of what was over before, or broken.
+ * and gets LOST only if the grant was over before, or was broken.
  */
 #include "staged_waiter.h"
 
@@ -188,7 +188,7 @@ static void rival_breaks_it_and_leaves_when_it_ends(void)
 static void rival_shares_it_and_it_ends(void)
 {
     time_passes();
-    OK(hf_renew(other, HOUR_MS, &stage_error)); /* which removes what is over */
+    OK(hf_renew(other, HOUR_MS, &stage_error)); /* this step removes what is over */
 }
 
 /* A holder that shares the key has a later token, too. */
@@ -273,7 +273,8 @@ static void rival_has_been_there(void)
     other = NULL;
 }
 
-/* What others did before the release was asked for shows in the row, though nobody holds it. */
+/* Changes that other clients made before the release was asked for show in the row, even if it has
+   no holder. */
 static void broken_before(enum hf_mode mode, void (*others)(void))
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -301,7 +302,8 @@ static void a_break_before_it_is_a_loss(void **state)
     broken_before(HF_SHARED, rival_breaks_it);
 }
 
-/* A session has no end in the row: what was written well before the release tells of the break. */
+/* A session has no end in the row: a row that was written well before the release proves the
+   break. */
 static void a_break_before_it_is_a_loss_with_sessions(void **state)
 {
     void (*const others[])(void) = {break_it, rival_breaks_it};
@@ -336,7 +338,7 @@ static void a_late_answer_is_no_break_with_sessions(void **state)
     done();
 }
 
-/* The store has said so, whatever it says of the release. */
+/* The store has reported the loss before, whatever it answers to the release. */
 static void what_the_store_called_lost_is_lost(void **state)
 {
     pthread_t thread;
@@ -399,7 +401,8 @@ static void an_end_that_is_not_known_is_not_told(void **state)
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, time_passes_while_releasing);
     stage_await(S_SWAP, sent + 2);
     int rc = hf_release(lock, &stage_error);
-    assert_true(rc == HF_UNAVAILABLE || rc == HF_LOST); /* it was slow: over before */
+    /* the machine was slow: the lease was over before */
+    assert_true(rc == HF_UNAVAILABLE || rc == HF_LOST);
     assert_true(rc == HF_LOST || is_text("; the lock may stay held until its lease ends"));
     done();
 }

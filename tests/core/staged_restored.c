@@ -1,5 +1,5 @@
 /*
- * staged_restored.c - requests of long ago are back in the row, for somebody has put back a backup.
+ * staged_restored.c - old requests are in the row again, because a backup was restored.
  */
 #include "staged_waiter.h"
 
@@ -30,7 +30,7 @@ static void old_request(hf_party *p, const hf_party *like)
     memset(p->id, 9, sizeof p->id);
 }
 
-/* It was handed the key then, and would have it for as long as we wait. */
+/* The old request was handed the key, and would hold it for as long as this handle waits. */
 static void what_we_were_handed_then_is_given_up(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static void put_before_us(hf_row *row)
     row->rev++;
 }
 
-/* Not again and again the first in line. */
+/* The old request must not be the first in the queue again and again. */
 static void where_we_stood_then_is_given_up(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void where_we_stood_then_is_given_up(void **state)
 
 static void look_thrice(void) { stage_await(S_GET, stage_calls(S_GET) + 3); }
 
-/* What another handle has asked for is its own; so is what a try beside a wait finds in line. */
+/* Requests of another handle stay; so does a queued one that a try beside a wait finds. */
 static void what_is_asked_for_stays(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void what_another_has_asked_meanwhile_stays(void **state)
     done();
 }
 
-/* The store says nothing just then: that is what the caller hears. */
+/* The store fails just then: the caller gets that error. */
 static void what_fails_is_told(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void what_fails_is_told(void **state)
     done();
 }
 
-/* What was claimed is somebody's: one that asks just now may not have its lock yet. */
+/* A hold that was claimed stays: the call that asks for it just now may not have its lock yet. */
 static void what_was_claimed_stays(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void what_was_claimed_stays(void **state)
     done();
 }
 
-/* Handed over, and not claimed yet: there is a lock for it when the next one stands in line. */
+/* Handed over, but not claimed yet: it has a lock when the next wait is queued. */
 static void what_has_a_lock_stays(void **state)
 {
     (void)state;

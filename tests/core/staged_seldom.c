@@ -65,8 +65,8 @@ static void wake_up(void)
     OK(hf_release(news, &stage_error));
 }
 
-/* Two that wait are handed their keys in one round: the first of both ends is what is looked
-   after. */
+/* Two waits are handed their keys in one round: the monitor waits for the earlier end of the
+   two. */
 static void two_are_handed_at_once(void **state)
 {
     (void)state;
@@ -104,7 +104,8 @@ static void *wait_for_it(void *arg)
     return NULL;
 }
 
-/* Behind a thread that waits by itself, whose end isn't the dispatcher's business. */
+/* The wait stands behind a thread that drives its own wait, and whose limit isn't the dispatcher's
+   business. */
 static void behind_a_thread_its_time_runs_out(void **state)
 {
     (void)state;
@@ -120,7 +121,7 @@ static void behind_a_thread_its_time_runs_out(void **state)
     OK(hf_release(other, &stage_error));
     pthread_join(thread, NULL);
     IS(HF_OK, code);
-    /* Its thread isn't one of the handle's own, which may not wait. */
+    /* This thread isn't one of the handle's own threads, which may not wait. */
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(hf_release(lock, &stage_error));
     done();
@@ -190,7 +191,7 @@ static void what_a_watch_asks_counts(void **state)
     }
 }
 
-/* There was no room in the queue: what wakes its waiters doesn't wake a wait that polls. */
+/* The queue was full: an event that wakes its waiters doesn't wake a wait that polls. */
 static void who_found_no_room_is_not_woken(void **state)
 {
     (void)state;
@@ -216,10 +217,10 @@ static void who_found_no_room_is_not_woken(void **state)
     }
     uint64_t watched = stage_calls(S_WATCH);
     wake_up();
-    OK(hf_release(y, &stage_error)); /* by then it has been round */
+    OK(hf_release(y, &stage_error)); /* by then the dispatcher has made a round */
     ends(&in_line, HF_OK);
     stage_await(S_WATCH, watched + 1);
-    assert_int_equal(outside.wait->full, 1); /* it hasn't been told so again */
+    assert_int_equal(outside.wait->full, 1); /* the store has not answered "full" to it once more */
     OK(hf_release(in_line.lock, &stage_error));
     hf_wait_free(outside.wait);
     hf_wait_free(first.wait);
@@ -231,7 +232,7 @@ static void who_found_no_room_is_not_woken(void **state)
 
 static void the_machine_sleeps(void) { stage_suspend(61000000); }
 
-/* By the time it stands in line, the holder's time is over. */
+/* When the request is queued, the holder's time is over. */
 static void in_line_behind_what_is_over(void **state)
 {
     (void)state;
@@ -257,7 +258,7 @@ static void behind_one_who_sleeps(void **state)
     stage_suspend(62000000);
     await_queue(1);
     assert_int_equal(stage_row("k")->party[0].id[0], 7);
-    stage_suspend(62000000); /* nor does it come for it */
+    stage_suspend(62000000); /* and it doesn't claim the key */
     ends_with_the_key(&w);
     hf_release(other, NULL);
     done();
@@ -337,8 +338,8 @@ static void a_first_look_that_is_put_off(void **state)
 
 static void no_more_memory(void) { stage_no_memory(1); }
 
-/* The first take wasn't heard of, and the second finds its grant, for which there is no room: it
-   is given back, and that is certain. */
+/* The first acquire's reply was lost, and the second one finds its grant, for which there is no
+   memory: the key is released, and that is certain. */
 static void a_take_that_is_found_and_cannot_be_told(void **state)
 {
     (void)state;
@@ -355,7 +356,7 @@ static void a_take_that_is_found_and_cannot_be_told(void **state)
 
 static void the_clock_jumps(void) { stage_step_clock(3600000000); }
 
-/* Nor is it in doubt if it was over as soon as it was made. */
+/* The outcome isn't in doubt either if the grant was over as soon as it was made. */
 static void a_take_that_is_found_and_is_over(void **state)
 {
     (void)state;
@@ -376,7 +377,7 @@ static void a_store_that_knows_no_sessions_calls_one_lost(void **state)
     stage_cue(S_SWAP, 1, 1, INSTEAD, HF_LOST, NULL);
     IS(HF_LOST, stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    /* Nor can it be given back as long as that is all it says. */
+    /* The key can't be released either as long as the store answers only that. */
     stage_cue(S_SWAP, 1, 10, INSTEAD, HF_LOST, NULL);
     IS(HF_LOST, hf_release(lock, &stage_error));
     done();
@@ -389,7 +390,7 @@ static void another_write(void)
     pthread_mutex_unlock(&rival->mu);
 }
 
-/* Its first write wasn't heard of; then others always wrote before it. */
+/* The reply to its first write was lost; then others always wrote first. */
 static void overtaken_with_a_write_in_doubt(void **state)
 {
     (void)state;
@@ -403,7 +404,7 @@ static void overtaken_with_a_write_in_doubt(void **state)
     await_queue(1);
     OK(hf_release(other, &stage_error));
     while (__atomic_load_n(&w.code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
-    assert_int_equal(w.wait->lost_reply, 1); /* what it asked for may land yet */
+    assert_int_equal(w.wait->lost_reply, 1); /* its first write may still land */
     ends_with_the_key(&w);
     done();
 }

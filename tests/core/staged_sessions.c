@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A rival has the key, and it stands in line with a session that is kept. */
+/* A rival has the key, and this request is queued with a session that is kept. */
 static struct waiter first;
 
 static void begin_in_line(unsigned can, int64_t lease_ms)
@@ -67,7 +67,8 @@ static void one_that_is_gone_is_replaced(void **state)
     done();
 }
 
-/* Three that are at hand are found dead, one after the other: as good as a store that is away. */
+/* Three sessions at hand are found dead, one after the other: that counts as a store that is
+   away. */
 static void three_that_are_dead_are_enough(void **state)
 {
     (void)state;
@@ -173,7 +174,7 @@ static void it_is_given_up(void)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* Its last user goes while the renewer keeps it. */
+/* The session's last user gives it up while the renewer keeps it. */
 static void one_given_up_while_it_is_kept_is_ended(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static void closing_while_a_session_is_kept(void **state)
 
 /* ---- renewals ---- */
 
-/* It may hold with the same session as it waited with: its claim is still to be written. */
+/* It may hold with the same session that it waited with: its claim still has to be written. */
 static void a_claim_with_the_same_session_is_written(void **state)
 {
     (void)state;
@@ -228,7 +229,7 @@ static void a_claim_with_the_same_session_is_written(void **state)
     assert_true(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED);
     stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, hf_renew(first.lock, 0, &stage_error));
-    assert_null(first.lock->pending_session); /* it holds with what it held with */
+    assert_null(first.lock->pending_session); /* it holds with the same session as before */
     stage_uncue();
     uint64_t session = stage_row("k")->party[0].session;
     OK(hf_renew(first.lock, 0, &stage_error));
@@ -272,8 +273,8 @@ static void a_renewal_whose_session_dies_meanwhile(void **state)
     done();
 }
 
-/* A renewal with another session wasn't heard of. It has landed, and that session dies as it is to
-   count from then on. */
+/* The reply to a renewal with another session was lost. The renewal has landed, and that session
+   dies just when it is to count. */
 static void a_doubt_whose_session_dies_as_it_is_settled(void **state)
 {
     (void)state;
@@ -290,7 +291,7 @@ static void a_doubt_whose_session_dies_as_it_is_settled(void **state)
     done();
 }
 
-/* The renewer goes over to a session that others share, and doesn't hear of it. */
+/* The renewer moves the hold to a session that others share, and the reply is lost. */
 static void a_doubt_about_a_session_that_is_shared(void **state)
 {
     (void)state;
@@ -328,11 +329,11 @@ static void one_that_has_ended_by_itself(void **state)
     stage_cue(S_END, 1, 2, INSTEAD, HF_LOST, NULL);
     hf_close(h);
     h = NULL;
-    assert_int_equal(stage_calls(S_END), before + 2); /* it answers: worth asking again */
+    assert_int_equal(stage_calls(S_END), before + 2); /* the store answers, so it is asked again */
     done();
 }
 
-/* Nobody can tend what is over: it is ended as the handle is closed. */
+/* No thread can end an unused session: it is ended when the handle is closed. */
 static void without_a_thread_it_ends_with_the_handle(void **state)
 {
     (void)state;
@@ -431,7 +432,7 @@ static void a_named_request_is_not_regretted(void **state)
 
 /* ---- waits ---- */
 
-/* What it waits with dies: it asks again, with another one. */
+/* The session that it waits with dies: the wait asks again, with another one. */
 static void who_waits_is_told_that_its_session_is_gone(void **state)
 {
     (void)state;
@@ -446,7 +447,7 @@ static void who_waits_is_told_that_its_session_is_gone(void **state)
     the_first_ends_with_the_key();
 }
 
-/* It is handed the key, and what it waited with dies just then, or is none any more. */
+/* The waiter is handed the key, and the session that it waited with dies just then, or is gone. */
 static int is_none, is_over;
 
 static void what_it_waits_with_is_gone(void)
@@ -477,7 +478,7 @@ static void handed_it_asks_with_another_session(void **state)
     }
 }
 
-/* There is one to hold with already, but little is left of it. */
+/* There is a session to hold with already, but little of it is left. */
 static void what_is_too_short_to_hold_with_is_kept_first(void **state)
 {
     (void)state;
@@ -485,7 +486,7 @@ static void what_is_too_short_to_hold_with_is_kept_first(void **state)
     pthread_mutex_lock(&h->mu);
     OK(hf__session_have(&h->sessions, 90000, 0, &first.wait->session, &stage_error));
     first.wait->session->until_us = hf__local_us() + 10000000;
-    /* So that it has to ask: what it was handed isn't taken up as it is. */
+    /* Without a queue session the wait has to ask: it doesn't accept the handover as it is. */
     hf__session_put(&h->sessions, first.wait->queue_session);
     first.wait->queue_session = NULL;
     pthread_mutex_unlock(&h->mu);

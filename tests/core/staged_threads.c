@@ -1,6 +1,6 @@
 /*
- * staged_threads.c - what the expiry monitor and the renewer of a handle meet seldom: deaths of
- * many, of nobody, told or not; a store that fails just then; a handle that is closed meanwhile.
+ * staged_threads.c - rare events of a handle's expiry monitor and renewer: deaths of many parties
+ * or of none, reported or not; a store that fails just then; a handle that is closed meanwhile.
  */
 #include "lost.h"
 #include "renewal_queue.h"
@@ -20,7 +20,7 @@ static void ask(hf *store, struct waiter *w, int64_t lease_ms)
     ask_and(store, w, "k", &o, note);
 }
 
-/* Until `is` under the mutex. */
+/* Waits until `is` returns true under the mutex. */
 static void await(int (*is)(void))
 {
     pthread_mutex_lock(&h->mu);
@@ -80,7 +80,7 @@ static void on_lost(void *arg, hf_lock *l)
 
 static int has_been_round(void) { return h->monitor_sleeps && h->monitor_until_us > 0; }
 
-/* The expiry monitor finds it lost while it is being given back. */
+/* The expiry monitor finds the lock lost while it is being released. */
 static void it_is_lost(void)
 {
     pthread_mutex_lock(&h->mu);
@@ -105,7 +105,7 @@ static void what_is_being_given_back_is_not_told(void **state)
 
 /* ---- the expiry monitor: waits ---- */
 
-/* The session that it waits for is its own handle's: nobody is asked whether that lives. */
+/* The wait depends on its own handle's session: the store isn't asked whether that lives. */
 static void who_waits_for_its_own_handle(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void a_crowd_of_holders_is_looked_at(void **state)
     ask(h, &w, 0);
     await_queue(1);
     await(monitor_sleeps_long);
-    hf_close(h); /* which gives the wait up */
+    hf_close(h); /* this gives up the wait */
     h = NULL;
     ends(&w, HF_CANCELED);
     assert_true(__atomic_load_n(&alive_asked, __ATOMIC_SEQ_CST) >= CROWD);
@@ -197,7 +197,7 @@ static void who_waits_for_nobody_is_let_in(void **state)
     done();
 }
 
-/* The write of what was noticed fails: it is noticed again. */
+/* The write that follows the notice fails: the monitor notices again. */
 static void what_was_noticed_in_vain_is_noticed_again(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void the_monitor_looks(void)
     await(is_noticed);
 }
 
-/* The dispatcher looks while the expiry monitor does, and the other way round. */
+/* The dispatcher looks for the wait while the expiry monitor does, and the other way round. */
 static void two_look_for_one_wait(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void two_look_for_one_wait(void **state)
     stage_cue(S_GET, 1, 1, INSTEAD, 0, the_dispatcher_looks);
     stage_tell_deaths(1);
     stage_await(S_GET, asked + 2);
-    stage_suspend(11000000); /* it has looked for deaths for long enough */
+    stage_suspend(11000000); /* the monitor has looked for deaths for long enough */
     await(monitor_sleeps_long);
     asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, 0, the_monitor_looks);
@@ -290,14 +290,15 @@ static void a_local_store_without_deaths(void **state)
     await_queue(1);
     await(monitor_sleeps_long);
     pthread_mutex_lock(&h->mu);
-    assert_int_equal(h->deaths_reported, 1); /* it needn't look for deaths */
+    assert_int_equal(h->deaths_reported, 1); /* the monitor needn't look for deaths */
     pthread_mutex_unlock(&h->mu);
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&w);
     done();
 }
 
-/* Told of a death that can't be seen yet it looks again and again, and not for ever. */
+/* After a notice of a death that can't be seen yet, the monitor looks again and again, but not for
+   ever. */
 static void a_death_that_is_never_seen(void **state)
 {
     (void)state;
@@ -315,7 +316,7 @@ static void a_death_that_is_never_seen(void **state)
     assert_true(stage_calls(S_GET) >= asked + 11);
     asked = stage_calls(S_GET);
     pthread_mutex_lock(&h->mu);
-    hf__kick_monitor(h, 0); /* whatever wakes it from then on isn't about the dead */
+    hf__kick_monitor(h, 0); /* from then on a wakeup isn't about deaths */
     pthread_mutex_unlock(&h->mu);
     await(monitor_sleeps_long);
     assert_int_equal(stage_calls(S_GET), asked);
@@ -326,8 +327,8 @@ static void a_death_that_is_never_seen(void **state)
 
 /* ---- promises ---- */
 
-/* Whom it handed the key to doesn't come for it, and the store is away when it looks after that:
-   others will. */
+/* The waiter that it handed the key to doesn't claim, and the store is away when the monitor looks
+   after that: other clients pass the key on. */
 static void a_promise_that_cannot_be_kept(void **state)
 {
     (void)state;
@@ -380,7 +381,7 @@ static void wait_in_a_callback(void *arg, int code, hf_lock *l, const hf_error *
     note(arg, code, l, err);
 }
 
-/* A callback of the dispatcher can't wait for what the dispatcher has to do. */
+/* A callback that runs on the dispatcher can't wait for what the dispatcher has to do. */
 static void a_callback_does_not_wait(void **state)
 {
     (void)state;
@@ -419,7 +420,7 @@ static void a_renewal_that_is_refused_loses_it(void **state)
 static int is_given_back(void) { return lock->releasing; }
 static void until_it_is_given_back(void) { await(is_given_back); }
 
-/* It is given back while the renewer works on it, in vain. */
+/* The lock is released while the renewer works on it, and its renewal fails. */
 static void a_renewal_that_fails_as_it_is_given_back(void **state)
 {
     (void)state;
@@ -436,7 +437,7 @@ static void a_renewal_that_fails_as_it_is_given_back(void **state)
 
 static int renewer_sleeps(void) { return h->renewer_until_us > 0; }
 
-/* Whose release waits for a callback is passed over. */
+/* A lock whose release waits for a callback is passed over. */
 static void what_is_being_given_back_is_not_renewed(void **state)
 {
     (void)state;
@@ -471,7 +472,7 @@ static void *give_it_back_at_last(void *arg)
     return NULL;
 }
 
-/* Somebody is giving it back as the handle is closed: that is waited for. */
+/* A thread is releasing the lock as the handle is closed: hf_close waits for that. */
 static void closing_while_one_is_given_back(void **state)
 {
     (void)state;

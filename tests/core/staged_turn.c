@@ -1,6 +1,6 @@
 /*
- * staged_turn.c - replies that are lost, rows that others have changed, stores that are away: what
- * becomes of a release, a renewal, a mark, a break, a fence, one by one.
+ * staged_turn.c - lost replies, rows that others have changed, stores that are away: the results of
+ * a release, a renewal, a mark, a break and a fence, one by one.
  */
 #include "staged_pair.h"
 
@@ -48,7 +48,9 @@ static void a_release_whose_key_moved_on_is_one(void **state)
     stage_cue(S_SWAP, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL); /* the blind one has landed */
     OK(hf_release(lock, &stage_error));
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    stand_in_line(); /* the blind one meets a waiter, the second one is lost, somebody breaks it */
+    /* the blind write meets a waiter, the second one's reply is lost, an operator breaks the
+       grant */
+    stand_in_line();
     stage_cue(S_SWAP, 2, 1, INSTEAD, HF_UNKNOWN, NULL);
     stage_cue(S_SWAP, 3, 1, INSTEAD, 0, break_it);
     OK(hf_release(lock, &stage_error));
@@ -99,7 +101,7 @@ static void what_is_over_is_given_back_with_one_request(void **state)
     done();
 }
 
-/* Nobody else would ever give it back: it is tried again in the background. */
+/* No other client would ever release the key: the release is tried again in the background. */
 static void what_could_not_be_given_back_is_tried_again(void **state)
 {
     (void)state;
@@ -123,7 +125,7 @@ static void a_renewal_looks_again_while_the_store_is_away(void **state)
     (void)state;
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
-    /* One at a time: two pauses may take longer than the handle's requests may. */
+    /* One failure at a time: two pauses may take longer than the handle's requests may. */
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     OK(hf_renew(lock, 50000, &stage_error));
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
@@ -149,8 +151,8 @@ static void another_write(void)
     if (conflicts-- > 0) stage_row("k")->rev++;
 }
 
-/* At once and without reading: a crowd that wants to get in line mustn't keep it from that. But if
-   it is refused again and again, the row is read anew from then on. */
+/* A release is repeated at once, without a read, so that a crowd that wants to be queued can't hold
+   it up. If it is refused again and again, the row is read anew. */
 static void who_gives_back_writes_until_it_lands(void **state)
 {
     (void)state;
@@ -190,7 +192,7 @@ static void told_nothing(void *arg, int code, hf_lock *l, const hf_error *err)
     (void)arg, (void)code, (void)l, (void)err;
 }
 
-/* Behind others in line it asks twice, then it lets pass what others need. */
+/* Behind queued waiters it asks twice, then it pauses for those that must get through. */
 static void who_wants_to_get_in_line_isnt_in_a_hurry(void **state)
 {
     (void)state;
@@ -204,8 +206,8 @@ static void who_wants_to_get_in_line_isnt_in_a_hurry(void **state)
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
     uint64_t writes = stage_calls(S_SWAP);
     IS(HF_TIMEOUT, stage_acquire(h, "k", 300, 60000, 0, &lock));
-    /* The windows double from 400 us on: a dozen of them are longer than that. Each is drawn from;
-       a hundred drawings that all are next to nothing don't happen. */
+    /* The windows double from 400 us on: a dozen of them are longer than that. Each pause is drawn
+       at random from its window; a hundred pauses that are all next to nothing don't happen. */
     assert_in_range(stage_calls(S_SWAP) - writes, 2, 200);
     stage_uncue();
     hf_wait_free(line);
@@ -241,7 +243,8 @@ static void who_asks_in_vain_is_told(void **state)
 
 static void rival_gives_back(void) { OK(hf_release(other, &stage_error)); }
 
-/* Whatever it writes comes too late, though nobody stands in line: a take needs to know nothing. */
+/* Its writes always come too late, although no waiter is queued. An acquire of the driver needs no
+   row. */
 static void who_is_overtaken_takes(void **state)
 {
     (void)state;
@@ -277,8 +280,8 @@ static void told_of_the_claim(void *arg, int code, hf_lock *l, const hf_error *e
     sem_post(&claim.over);
 }
 
-/* Overtaken again and again by somebody in a hurry, it isn't one of a crowd: should others stand in
-   line then, its first window isn't as long as after as many refusals by those. */
+/* A wait that one fast handle overtakes again and again isn't one of a crowd: if other waiters are
+   queued then, its first window isn't as long as after that many refusals by a crowd. */
 static void who_is_overtaken_is_no_crowd(void **state)
 {
     (void)state;
@@ -303,8 +306,8 @@ static void who_is_overtaken_is_no_crowd(void **state)
     done();
 }
 
-/* It was handed the key, and must get through; but not for longer than it waits, nor as fast as it
-   can. */
+/* The waiter was handed the key, and must get through; but it doesn't try for longer than its
+   limit, nor without pauses. */
 static void who_claims_in_vain_is_told(void **state)
 {
     (void)state;
@@ -486,7 +489,7 @@ static void a_fence_is_raised_until_it_is_heard(void **state)
     stage_cue(S_ENTER, 1, 1, INSTEAD, HF_LOST, NULL);
     IS(HF_LOST, hf_enter(lock, NULL, &stage_error));
     before = stage_calls(S_ENTER);
-    IS(HF_LOST, hf_enter(lock, NULL, &stage_error)); /* it is known here by now */
+    IS(HF_LOST, hf_enter(lock, NULL, &stage_error)); /* the handle knows of the loss by now */
     assert_int_equal(stage_calls(S_ENTER), before);
     stage_driver.enter = NULL;
     IS(HF_UNSUPPORTED, hf_enter(lock, NULL, &stage_error));

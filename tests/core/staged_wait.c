@@ -1,6 +1,6 @@
 /*
- * staged_wait.c - waits on stores that are away, lose replies, tell of nothing or of the wrong
- * thing: each wait ends, once, with what is true.
+ * staged_wait.c - waits on stores that are away, lose replies, or notify of nothing or of something
+ * untrue: each wait ends, once, with a true result.
  */
 #include "staged_waiter.h"
 
@@ -55,7 +55,7 @@ static void returns(struct asker *a, int code)
 
 /* ---- looks that come late ---- */
 
-/* Asks for the key, and keeps the thread that is to look until the time is over. */
+/* Requests the key, and blocks the thread that would look until the limit has passed. */
 static void ask_and_sleep(void *arg, int code, hf_lock *l, const hf_error *err)
 {
     struct waiter *late = arg;
@@ -122,7 +122,7 @@ static void an_endless_wait_does_not_bear_it_for_ever(void **state)
     stage_cue(S_GET, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_await(S_GET, calls + 2);
     stage_suspend(16000000);
-    returns(&a, HF_UNKNOWN); /* that it left the line isn't known */
+    returns(&a, HF_UNKNOWN); /* whether it left the queue isn't known */
     stage_uncue();
     hf_release(other, NULL);
     done();
@@ -143,7 +143,7 @@ static void what_cannot_be_withdrawn_is_unknown(void **state)
     start(&b, 300);
     await_queue(2);
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_DENIED, NULL);
-    returns(&b, HF_UNKNOWN); /* it stands in line, whatever it is kept there by */
+    returns(&b, HF_UNKNOWN); /* it is still queued, whatever keeps it there */
     stage_uncue();
     struct asker c = {.lease_ms = 60000};
     start(&c, 60000);
@@ -159,7 +159,7 @@ static void the_rival_takes_it(void)
     if (!other) OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
 }
 
-/* A take isn't bound to a rev: as long as nobody has seen it, it may still land. */
+/* An acquire isn't bound to a rev: as long as its effect wasn't seen, it may still land. */
 static void a_take_that_is_never_heard_of_is_unknown(void **state)
 {
     (void)state;
@@ -181,8 +181,8 @@ static void a_take_that_is_never_heard_of_is_unknown(void **state)
     done();
 }
 
-/* A write whose reply was lost, and which had been sent again, lands when all is over. However its
-   grant was given back, the free row says that this request had it last. */
+/* A write whose reply was lost, and which had been sent again, lands at the very end. However its
+   grant was released, the free row says that this request had it last. */
 static void a_take_that_lands_after_all_is_refused(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void a_full_line_is_waited_for(void **state)
     done();
 }
 
-/* Writes that cost: nobody stands in line unless he asks for it. */
+/* Where writes are expensive, a request is queued only if it asks for that. */
 static void where_writes_cost_nobody_lines_up(void **state)
 {
     (void)state;
@@ -413,7 +413,7 @@ static void without_threads_a_wait_ends_at_once(void **state)
     stage_no_threads(0);
     OK(hf_release(other, &stage_error));
     done();
-    /* Where nobody else would notice that the holder has gone, it looks by itself. */
+    /* If no other client notices that the holder has gone, the wait looks by itself. */
     begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 200, HF_NO_RENEW, &other));
     stage_no_threads(1);
@@ -483,7 +483,8 @@ static void an_event_that_cannot_be_seen_as_done_is_not(void **state)
     done();
 }
 
-/* What runs at most once is marked first; if the mark can't be made to last, it doesn't run. */
+/* An event that runs at most once is marked first; if the mark can't be made durable, it doesn't
+   run. */
 static void a_mark_that_does_not_last_lets_nothing_run(void **state)
 {
     (void)state;

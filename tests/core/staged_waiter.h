@@ -27,7 +27,7 @@ static inline void note(void *arg, int code, hf_lock *l, const hf_error *err)
     __atomic_store_n(&w->code, code, __ATOMIC_SEQ_CST);
 }
 
-/* `told`: note, or what calls it at its end. */
+/* `told`: note(), or a function that calls it at the end. */
 static inline void ask_and(hf *store, struct waiter *w, const char *key, const hf_options *options,
                            hf_acquired_fn *told)
 {

@@ -1,6 +1,6 @@
 /*
- * staged_ways.c - ways through the core that are seldom gone: stores of other kinds, odd options,
- * ends that a call notices first, what operators look at.
+ * staged_ways.c - rare paths of the core: stores of other kinds, odd options, ends that a call
+ * notices first, what operators read.
  */
 #include "staged_pair.h"
 
@@ -58,7 +58,7 @@ static void a_descriptor_that_carries_the_session(void **state)
     done();
 }
 
-/* Its clock may be set back by as much as a reply can't be late. */
+/* The clock may be set back by so much that a late reply can't be the reason. */
 static void a_clock_of_seconds_that_is_set_back(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void a_clock_of_seconds_that_is_set_back(void **state)
         token = hf_token(lock);
         OK(hf_release(lock, &stage_error));
     }
-    /* What is new has tokens by that clock. */
+    /* New keys have tokens by that clock. */
     OK(stage_acquire(h, "x", 0, 60000, 0, &lock));
     assert_true(hf_token(lock) < token - 50 * UINT64_C(1000000));
     OK(hf_release(lock, &stage_error));
@@ -88,7 +88,7 @@ static uint64_t dies;
 
 static void it_dies(void) { stage_kill(dies); }
 
-/* The waiter to whom it gives the key on dies between the look and the write. */
+/* The waiter to which the release hands the key dies between the look and the write. */
 static void a_release_to_one_who_just_died(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void adopting_from_the_dead(void **state)
     done();
 }
 
-/* Not each of its locks has to learn that the store is away. */
+/* The handle finds out once that the store is away, not again for each of its locks. */
 static void closing_where_the_store_is_away(void **state)
 {
     (void)state;
@@ -269,11 +269,11 @@ static void an_hour_passes(void) { stage_step_clock(INT64_C(3600000000)); }
 static void what_has_run_out_is_not_shown(void **state)
 {
     (void)state;
-    struct looks s = {.then = an_hour_passes, .more = 1}; /* the reply after that tells */
+    struct looks s = {.then = an_hour_passes, .more = 1}; /* the reply after that one shows it */
     begin(SERVER);
     OK(stage_acquire(rival, "k", 0, 60000, HF_NO_RENEW, &other));
     OK(hf_watch(h, "", see, &s, &stage_error));
-    assert_int_equal(s.n, 2); /* held; and free, though nobody wrote it */
+    assert_int_equal(s.n, 2); /* first as held; then as free, although no client wrote it */
     assert_int_equal(s.holders, 0);
     OK(hf_peek(h, "k", see, &s, &stage_error));
     assert_int_equal(s.holders, 0);
@@ -322,7 +322,8 @@ static void where_sessions_end_by_themselves(void **state)
     uint64_t asked = stage_calls(S_LEFT);
     OK(hf_peek(h, "k", see, &s, &stage_error));
     assert_true(s.holders == 1 && s.waiters == 1);
-    assert_int_equal(stage_calls(S_LEFT), asked + 1); /* of the holder, not of the waiter */
+    /* the holder's session was asked for, not the waiter's */
+    assert_int_equal(stage_calls(S_LEFT), asked + 1);
     /* A row that says its end itself. */
     stage_forge(with_an_end);
     OK(hf_peek(h, "k", see, &s, &stage_error));
@@ -365,7 +366,7 @@ static void whoever_lists_needs_no_error(void **state)
     done();
 }
 
-/* What doesn't fit is left out whole. */
+/* A part that doesn't fit is left out whole. */
 static void a_note_has_what_fits(void **state)
 {
     (void)state;

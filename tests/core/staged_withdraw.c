@@ -59,7 +59,8 @@ static void a_failed_withdrawal_is_not_a_certain_end(void **state)
             }
 }
 
-/* The wait ends by what the store says, and its withdrawal by the same: that is told. */
+/* The wait ends by an error of the store, and its withdrawal by the same error: that is the
+   result. */
 static void the_error_that_ends_a_wait_is_told(void **state)
 {
     (void)state;
@@ -86,7 +87,7 @@ static struct {
     int kept; /* atomic */
 } late;
 
-/* Each write that puts the request in line is lost on its way, and the first of them is kept. */
+/* Each write that queues the request is lost on its way. The first one is kept. */
 static int keep_the_first(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                           hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
@@ -101,8 +102,8 @@ static int keep_the_first(hf_store *st, const hf_rowkey *key, uint64_t seen, con
     return hf_fail(err, HF_UNKNOWN, 0, "staged: no answer");
 }
 
-/* Its withdrawal reads a row in which the request doesn't stand. That is no proof that the write
-   won't arrive: so the withdrawal writes, and by then the row has another rev. */
+/* The withdrawal reads a row without the request. That doesn't prove that the write won't arrive.
+   So the withdrawal writes, and the row has another rev when the write arrives. */
 static void what_arrives_after_the_withdrawal_changes_nothing(void **state)
 {
     (void)state;
@@ -113,7 +114,7 @@ static void what_arrives_after_the_withdrawal_changes_nothing(void **state)
         late.replace = stage_driver.replace;
         late.kept = 0;
         hf_row_init(&late.row);
-        h->port.io_timeout_ms = 100; /* so long it sends the write again */
+        h->port.io_timeout_ms = 100; /* how long it sends the write again */
         OK(stage_acquire(rival, "k", 0, 600000, 0, &other));
         stage_driver.replace = keep_the_first;
         ask_for(&w, 600000);
@@ -134,8 +135,8 @@ static void what_arrives_after_the_withdrawal_changes_nothing(void **state)
 
 static void free_the_key(void) { OK(hf_release(other, &stage_error)); }
 
-/* Its reply is lost, and meanwhile the request is handed the key: it needs a session to hold with,
-   and there is none to be had. */
+/* The reply is lost, and meanwhile the request is handed the key. It needs a session to hold with,
+   and none can be made. */
 static void what_cannot_be_held_is_given_back(void **state)
 {
     (void)state;
@@ -164,14 +165,14 @@ static void others_come(void)
         hf_party *p = &row->party[2 + i];
         hf_party_copy(p, &row->party[1]);
         memset(p->id, 1 + i, sizeof p->id);
-        p->owner[0]++; /* which makes it an owner of its own */
+        p->owner[0]++; /* this makes it another owner */
     }
     row->n_queue += OTHERS;
     row->rev++;
     stage_no_memory(nth);
 }
 
-/* The reply of its write is lost, and then there is no memory to find out what became of it. */
+/* The reply to its write is lost, and then there is no memory to find out the outcome. */
 static void without_memory_a_lost_reply_stays_unknown(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ enum {
     REQUESTS = 5,
     CODE_CAP = 6 + 4 * REQUESTS + 2,
     NEVER = 99, /* no end by time */
-    BOUND = 8,  /* beside the flags of a holder: it has its session */
+    BOUND = 8,  /* beside the flags of a holder: the holder has its session */
     OTHER = 16, /* timeless: the one that its request waits with */
     SPARE = 32, /* timeless: one that was made for a grant alone */
     GAP = 3     /* between the tokens of a concrete row, so that there is room for wrong ones */
@@ -169,7 +169,7 @@ struct state {
 
 static struct {
     const struct universe *u;
-    struct state *state; /* in the order in which they were found */
+    struct state *state; /* the states, in the order in which they were found */
     uint32_t *slot;      /* open addressing; 0: free, else index + 1 */
     uint32_t n, cap, slots;
 } run;
@@ -224,7 +224,8 @@ static void add_state(const struct state *s)
 
 /* ---- rows to states and back ---- */
 
-/* A time as ticks from now; what is over at every reading of the clock is all the same. */
+/* Returns a time as ticks from now. All times that are over at every reading of the clock are
+   equal. */
 static unsigned char ticks(int64_t us, int64_t now_us)
 {
     if (!us || us == INT64_MAX) return NEVER;
@@ -319,7 +320,7 @@ static unsigned decode(const struct state *s, hf_row *row, int above)
     return dead;
 }
 
-/* The step from a state, in both concrete forms; what comes of it is a new state. */
+/* Makes the step from a state, in both concrete forms. The result may be a new state. */
 static int step_from(const struct state *s, struct hf_event *ev)
 {
     struct state next[2];
@@ -410,7 +411,8 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
 /* The requests that exist: two processes per request at most. */
 static int exists(int i) { return i % 2 == 0 || run.u->request[i / 2].session == 2; }
 
-/* Nobody asks with a session that is dead; timeless, with either of the two. */
+/* Returns 1 if the request may ask: none asks with a dead session; if timeless, both its sessions
+   must live. */
 static int asks(unsigned dead, int i)
 {
     return exists(i) && !(dead >> i & 1) && !(run.u->timeless && dead >> (i + 1) & 1);
@@ -460,7 +462,8 @@ static void world(const struct state *s)
     }
 }
 
-/* Left alone, with somebody to notice, every row empties: nothing is stuck. */
+/* Returns 1 if every row becomes empty when only time passes and a client looks: no row is
+   stuck. */
 static int drains(const struct state *s)
 {
     uint64_t all[2 * REQUESTS + 1];

@@ -1,5 +1,6 @@
 /*
- * step_judge.c - see step_judge.h. One function per invariant; the first that is violated is told.
+ * step_judge.c - see step_judge.h. One function per invariant; the first one that is violated is
+ * reported.
  */
 #include "step_judge.h"
 
@@ -63,8 +64,8 @@ static int64_t lease_end(const struct hf_event *ev, uint32_t ms)
 {
     return ms && !ev->timeless ? ev->now.lo_us + (int64_t)ms * 1000 : 0;
 }
-/* The end of a handover: the waiter has its claim timeout, whatever the clock is now; at most twice
-   of it. */
+/* Returns the end of a handover: the waiter has its claim timeout, whatever the clock is now; at
+   most twice as long. */
 static int64_t claim_end(const struct hf_event *ev, uint32_t ms)
 {
     int64_t sure = lease_end(ev, ms), latest = ev->now.hi_us + (int64_t)ms * 1000;
@@ -211,7 +212,7 @@ static int may_go(const struct trial *t, const hf_party *h)
     return asks(ev) && t->out->answer == HF_ANS_DONE && !memcmp(ev->party->id, h->id, 16);
 }
 
-/* Nothing of a grant changes but by its own event. */
+/* Checks that nothing of a grant changes but by its own event. */
 static int check_owner(struct trial *t)
 {
     const struct hf_event *ev = t->ev;
@@ -252,7 +253,7 @@ static int check_named(struct trial *t)
     if (!ends(ev) && ev->kind != HF_EV_RENEW) return 0;
     int strict = ev->kind == HF_EV_RENEW || ev->kind == HF_EV_FINISH;
     int valid = h && !(strict ? doubtful(h, ev) : over(h, ev));
-    /* What is only kept for a while is nobody's; but an operator may end it. */
+    /* A key that stays taken for a while has no holder, but an operator may end it. */
     if (h && h->flags & HF_PARTY_ENDING && ev->kind != HF_EV_BREAK) valid = 0;
     WANT(t->out->answer == (valid ? HF_ANS_OK : HF_ANS_GONE),
          valid ? "I-OWNER: refused to the owner" : "I-OWNER: obeyed for a grant that is over");
@@ -274,7 +275,8 @@ static int check_named(struct trial *t)
     return 0;
 }
 
-/* The time to claim in is what the request asked for until it knows that it holds, and 0 then. */
+/* Checks claim_ms: it is what the request asked for until its client knows that it holds, and 0
+   after that. */
 static int check_claim(struct trial *t)
 {
     for (uint32_t i = 0; i < t->is->n_holders + t->is->n_queue; i++) {
@@ -283,7 +285,7 @@ static int check_claim(struct trial *t)
             WANT(!p->claim_ms, "I-CLAIM: time to claim in, of a grant that is taken up");
             continue;
         }
-        /* What was over is gone, and may have asked again. */
+        /* A grant that was over is gone; its request may have been asked again. */
         int asked = asks(t->ev) && !memcmp(t->ev->party->id, p->id, 16) &&
                     p->claim_ms == t->ev->party->claim_ms;
         for (uint32_t j = 0; j < t->was->n_holders + t->was->n_queue; j++)
@@ -294,8 +296,8 @@ static int check_claim(struct trial *t)
     return 0;
 }
 
-/* Leases are counted from the earliest that it can be now; nobody is let in before another's end.
- */
+/* Checks that leases count from the earliest reading of the clock, and that no request is granted
+   before another grant's end. */
 static int check_belief(struct trial *t)
 {
     const struct hf_event *ev = t->ev;
@@ -315,7 +317,7 @@ static int check_belief(struct trial *t)
     return 0;
 }
 
-/* Waiters that were granted stood before all that still wait; the order of these stays. */
+/* Checks that waiters that were granted stood before all that still wait, whose order stays. */
 static int check_fifo(struct trial *t)
 {
     const hf_row *was = t->was, *is = t->is;
@@ -349,7 +351,7 @@ static int check_fifo(struct trial *t)
         WANT(asks(ev) && t->out->answer == HF_ANS_QUEUED &&
                  !memcmp(is->party[at].id, ev->party->id, 16),
              "I-FIFO: a waiter that didn't ask");
-    /* A newcomer gets in only if nobody stands there. */
+    /* A newcomer is granted only if the queue is empty. */
     for (uint32_t i = 0; i < is->n_holders; i++) {
         const uint8_t *id = is->party[i].id;
         if (granted(was, is->party[i].token) || waiter(was, id)) continue;

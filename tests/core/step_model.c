@@ -107,7 +107,7 @@ static const char *judge_acquire(const struct hf_event *ev)
     model_acquired[0] += rc == 0 && !twin.n_queue;
     model_acquired[1] += rc == 0 && twin.n_queue;
     if (rc && rc != HF_CONFLICT) return "ACQUIRE: it fails";
-    /* A row that begins: the store has one reading, of which the step takes the latest. */
+    /* In a new row the store uses its one reading, and the step the latest of the interval. */
     if (!rc && !model_was.rev && twin.rev <= model_is.rev)
         twin.rev = twin.token = twin.party[0].token = model_is.rev;
     if (!hf_row_equal(&twin, rc ? &model_was : &model_is))

@@ -15,7 +15,7 @@
 struct model_request {
     enum hf_mode mode;
     uint32_t limit, lease, claim; /* in ticks; lease 0: as long as its session */
-    int session;                  /* it has one; 2: and may be asked by another process too */
+    int session;                  /* 1: it has a session; 2: another process may ask for it, too */
     int detached;
     char owner;
 };
@@ -23,24 +23,24 @@ struct model_request {
 /* The rows of the step under way. */
 extern hf_row model_was, model_is;
 extern const char *model_name;     /* of the run */
-extern const char *model_why;      /* what was violated first; NULL: nothing */
+extern const char *model_why;      /* the first violation; NULL: none */
 extern uint64_t model_steps;       /* so far */
 extern uint64_t model_acquired[2]; /* granted by hf_row_acquire, and appended, so far */
 
 void model_start(const char *name);
-/* The session of the i-th request; `other`: of the other process that asks it. */
+/* Returns the session of the i-th request; `other`: of the other process that asks it. */
 uint64_t model_session(int i, int other);
 /* The party of the i-th request, as it asks. */
 void model_party(hf_party *p, const struct model_request *r, int i, int other);
 int model_index(const hf_party *p);
-/* Makes of a holder what is kept for a while after its release. */
+/* Turns a holder into one whose key stays taken for a while after its release. */
 void model_ending(hf_party *p);
 /* Notes and shows the violation, if it is the first; 1. */
 int model_fail(const char *why, const struct hf_event *ev, const struct hf_outcome *out);
 /* Steps model_was to model_is. 0, or 1: something is violated. */
 int model_step(const struct hf_event *ev, struct hf_outcome *ret);
 
-/* step_wander.c: so many random steps from the seed. 0, or 1. */
+/* step_wander.c: makes `steps` random steps from the seed. Returns 0, or 1 after a violation. */
 int wander(uint64_t seed, uint64_t steps);
 
 #endif

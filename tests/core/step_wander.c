@@ -1,6 +1,6 @@
 /*
- * step_wander.c - a long random run of the step, with more requests, odd times and lost replies;
- * and with everybody's belief, which must never be another's too.
+ * step_wander.c - a long random run of the step, with more requests, odd times and lost replies. It
+ * also checks that no two clients believe in grants that exclude each other.
  */
 #include "step_model.h"
 
@@ -78,7 +78,7 @@ static void new_world(struct hf_event *ev)
     model_was.rev = draw(2) ? 0 : 1 + (draw(2) ? (uint64_t)MODEL_NOW_US + MODEL_FAR_US : 0);
 }
 
-/* What the asker makes of the answer, if it gets it. */
+/* Notes what the asker believes after the answer, if it gets one. */
 static void believe(const struct hf_event *ev, int i, const struct hf_outcome *out)
 {
     struct asker *a = &asker[i];
@@ -141,9 +141,9 @@ static int random_event(struct hf_event *ev, int i)
     return 0;
 }
 
-/* What an asker stops believing before it sends its own event, for the reply may not come: all, or
-   more than the lease that it asks for. A break ends somebody's belief that cannot be told
-   here, so it is taken away. */
+/* Takes away what an asker stops believing before it sends its own event, because the reply may not
+   come: everything, or what exceeds the lease that it asks for. A break ends the belief of a client
+   that isn't notified here, so its belief is taken away, too. */
 static void forget(const struct hf_event *ev, int i)
 {
     struct asker *a = &asker[i];
@@ -182,8 +182,8 @@ int wander(uint64_t seed, uint64_t steps)
         forget(&ev, i);
         if (model_step(&ev, &out)) return 1;
         answers[out.answer]++;
-        /* One in eight replies is lost, or too late: the row was written, and nobody knows.
-         */
+        /* One in eight replies is lost, or comes too late: the row was written, but the asker
+           doesn't know. */
         if (draw(8) || (!ev.party && ev.kind != HF_EV_RENEW)) {
             believe(&ev, i, &out);
             if (hf_row_copy(&model_was, &model_is)) abort();

@@ -1,5 +1,5 @@
 /*
- * told_test.c - payloads of notifications: a client that is told the row doesn't read it, and a
+ * told_test.c - payloads of notifications: a client that gets the row by one doesn't read it. A
  * payload that is old, overtaken or wrong costs requests and nothing else.
  */
 #include "staged.h"
@@ -41,7 +41,7 @@ static int told(hf_store *st, const hf_rowkey *key, hf_row *row)
 
 static void tell(int how) { __atomic_store_n(&tells, how, __ATOMIC_RELEASE); }
 
-/* The row as it is now is what is told from here on. */
+/* Makes the present row the payload of all notifications from here on. */
 static void keep_the_word(void)
 {
     look(&word);
@@ -102,7 +102,7 @@ static uint64_t asked(const struct party *p)
     return s.store_ops;
 }
 
-/* Until so many wait at the store. */
+/* Waits until n waits are at the store. */
 static void await_line(uint32_t n)
 {
     hf_row row;
@@ -111,7 +111,7 @@ static void await_line(uint32_t n)
     hf_row_clear(&row);
 }
 
-/* It stands in line, listens, and has looked once more. */
+/* Starts a wait that is queued, has subscribed, and has looked once more. */
 static void wait_behind(struct party *p, uint32_t place)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -121,7 +121,7 @@ static void wait_behind(struct party *p, uint32_t place)
     stage_await(S_WATCH, watched + 1);
 }
 
-/* Wakes the waiters, and returns when they have done what they do then. */
+/* Wakes the waiters, and returns when they have made the looks that follow. */
 static void wake_all(void)
 {
     static int times;
@@ -150,7 +150,7 @@ static void is_free(void)
     hf_row_clear(&row);
 }
 
-/* a holds; b waits behind it, and gets it: how many requests that takes b. */
+/* a holds; b waits behind it, and gets the key. Returns how many requests b makes for that. */
 static uint64_t handed(int how)
 {
     OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
@@ -207,7 +207,7 @@ static void a_word_about_another_key_is_no_reason_to_look(void **state)
     }
 }
 
-/* The first waiter behind it is known: no blind write, no read. */
+/* The first waiter behind the holder is known: the release needs no blind write and no read. */
 static void who_hears_of_a_waiter_gives_on_at_once(void **state)
 {
     (void)state;
@@ -247,7 +247,7 @@ static void who_hears_of_a_waiter_renews_in_one(void **state)
     end();
 }
 
-/* Told before the second one came: that one isn't forgotten. */
+/* The notification came before the second waiter was queued: that waiter isn't lost. */
 static void a_word_that_was_overtaken_loses_nobody(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void a_word_that_was_overtaken_loses_nobody(void **state)
     end();
 }
 
-/* What is written upon it is compared: a false payload brings no party into the row. */
+/* A write upon a payload's row compares the rev: a false payload brings no party into the row. */
 static void a_row_that_never_was_is_not_written(void **state)
 {
     (void)state;
@@ -284,7 +284,7 @@ static void a_row_that_never_was_is_not_written(void **state)
     end();
 }
 
-/* Neither is a row of use in which the grant isn't, or is over. */
+/* A row in which the grant is missing, or over, isn't used either. */
 static void a_row_without_the_grant_is_no_loss(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void a_row_without_the_grant_is_no_loss(void **state)
     }
 }
 
-/* b waits behind a, and is told of a grant in which the row doesn't come. */
+/* b waits behind a, and gets a payload with a grant that isn't in the row. */
 static void tell_of(hf_party *(*grant)(void), int64_t expires_us)
 {
     begin();
@@ -319,7 +319,7 @@ static void tell_of(hf_party *(*grant)(void), int64_t expires_us)
     tell(THE_WORD);
 }
 
-/* It doesn't hold, and gets its turn. */
+/* b doesn't hold, and gets the key when it is its turn. */
 static void end_in_order(void)
 {
     assert_int_equal(sem_trywait(&b.done), -1);
@@ -331,7 +331,7 @@ static void end_in_order(void)
     end();
 }
 
-/* Of another grant than it had when b got in line. */
+/* Another grant than the one that a had when b was queued. */
 static hf_party *of_a(void)
 {
     word.party[0].token = word.token = word.rev + 1;
@@ -346,7 +346,7 @@ static hf_party *of_b_long_ago(void)
     return p;
 }
 
-/* Its claim isn't over yet; but since then it has been given back, and b got in line anew. */
+/* The claim timeout isn't over yet, but the key has been released since, and b was queued anew. */
 static hf_party *of_b_just_now(void)
 {
     hf_party *p = &word.party[1];
@@ -375,7 +375,7 @@ static void a_word_that_hands_nothing_over_is_looked_into(void **state)
     }
 }
 
-/* Handed to somebody else: a queued waiter doesn't look for that earlier than it would anyway. */
+/* The key was handed to another waiter: a queued waiter doesn't look earlier because of that. */
 static void a_word_that_hands_it_to_another(void **state)
 {
     enum { SOON_US = 2000000, TIMES = 20 };
@@ -387,13 +387,14 @@ static void a_word_that_hands_it_to_another(void **state)
         uint64_t before = asked(&b);
         wake_all();
         uint64_t after = asked(&b);
-        int soon = hf__local_us() - from_us < SOON_US; /* else its own time may have come */
+        /* otherwise its own next look may have come */
+        int soon = hf__local_us() - from_us < SOON_US;
         end_in_order();
         if (after == before) break;
         assert_true(!soon && i < TIMES);
     }
-    /* And then when that one's time is over. Once at least the machine isn't too busy to show it.
-     */
+    /* It looks when that waiter's time is over. Repeated, until the machine isn't too busy to show
+       it. */
     for (int i = 0, quick = 0; !quick; i++) {
         assert_true(i < 5);
         from_us = hf__local_us();
@@ -406,8 +407,8 @@ static void a_word_that_hands_it_to_another(void **state)
     }
 }
 
-/* Until the end of a session, which nobody tells the time of; or two have it, which is no word at
-   all. */
+/* Grants that last as long as a session, whose end no payload has; or two holders, which no payload
+   names. */
 static hf_party *of_a_without_an_end(void)
 {
     word.party[0].expires_us = 0;
@@ -442,7 +443,7 @@ static void a_disconnected_wait_believes_no_payload(void **state)
     end_in_order();
 }
 
-/* It may be a while old: too little is left to make a claim in. */
+/* The payload may be old: too little time is left for a claim. */
 static void a_word_that_comes_late_is_looked_into(void **state)
 {
     (void)state;
