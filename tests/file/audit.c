@@ -31,7 +31,7 @@
 
 enum { WINDOW = 32 << 10, STEPS_CAP = 60000, DEAD_SLOT = 9, DEAD_GENERATION = 7 };
 
-/* One of the two: the parent, or the child. */
+/* One of the two processes: the parent, or the child. */
 struct side {
     hf_store *st;
     struct hf_port port;
@@ -43,8 +43,8 @@ struct side {
 
 struct op {
     const char *name;
-    void (*before)(struct side *parent); /* the store as it is to begin with */
-    void (*first)(struct side *child);   /* what the child does before it is watched */
+    void (*before)(struct side *parent); /* prepares the store that the case starts with */
+    void (*first)(struct side *child);   /* what the child does before it is traced */
     void (*between)(struct side *parent);
     void (*act)(struct side *child);
 };
@@ -69,10 +69,10 @@ __attribute__((format(printf, 1, 2))) static int wrong(const char *format, ...)
     return -1;
 }
 
-/* It stands still: what depends on the time that has passed (a look at the file once a second) is
- * the same each time, however long the machine was busy with something else. And the kernel's own
- * way to tell it is a loop that begins anew when a tick of the clock comes in between: never done,
- * if each instruction takes longer than that. */
+/* A clock that stands still. What depends on time (a check of the file once a second) is then the
+   same in each run, however busy the machine is. The kernel's own clock read is a loop that starts
+   again when a tick comes in between: it would never end if each instruction takes longer than a
+   tick. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
@@ -223,7 +223,7 @@ static void a_key_was_deleted(struct side *s)
     deletes(s);
 }
 
-/* A session whose slot nobody has. */
+/* Returns the lock word of a session whose slot no process has. */
 static uint64_t word_of_the_dead(struct side *s)
 {
     atomic_store(&hf__slot_at(&s->st->c, DEAD_SLOT)->generation, hf__seal(DEAD_GENERATION));
@@ -377,7 +377,7 @@ static int look_at(const struct op *op)
 
 /* ---- a death at every instruction ---- */
 
-static unsigned char image[WINDOW]; /* of the store, again and again */
+static unsigned char image[WINDOW]; /* copied from the store, again and again */
 
 static void save(void) { memcpy(image, parent.st->c.base, WINDOW); }
 
@@ -422,7 +422,7 @@ static size_t walk(const struct op *op, struct place *places)
 }
 
 #if defined(__x86_64__)
-/* Lets the child run until it comes to the place for the nth time. 0: it never did. */
+/* Lets the child run until it reaches the place for the nth time. Returns 0 if it never does. */
 static int run_to(pid_t pid, const struct place *p)
 {
     struct user_regs_struct r;
@@ -434,7 +434,7 @@ static int run_to(pid_t pid, const struct place *p)
         if (ptrace(PTRACE_POKETEXT, pid, p->pc, (word & ~0xffL) | 0xcc)) return 0;
         if (ptrace(PTRACE_CONT, pid, 0, 0) || waitpid(pid, &status, 0) < 0) return 0;
         if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) return 0;
-        if (nth == p->nth) return 1; /* stopped right behind the breakpoint, in front of the rest */
+        if (nth == p->nth) return 1; /* it stops right behind the breakpoint instruction */
         if (ptrace(PTRACE_POKETEXT, pid, p->pc, word) || ptrace(PTRACE_GETREGS, pid, 0, &r))
             return 0;
         r.rip = p->pc;

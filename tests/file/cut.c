@@ -50,7 +50,7 @@ static int shorter_one(struct hurt_child *me, long i, void *arg)
     return 0;
 }
 
-/* From the whole file downwards, so that what is cut off never comes back. */
+/* Cuts from the whole file downwards, so that the part that is cut off never comes back. */
 static void every_length(void **state)
 {
     struct lengths l = {hurt_path("shorter"), NULL};
@@ -69,7 +69,7 @@ static void every_length(void **state)
     }
     assert_int_equal(hurt_each((long)n, shorter_one, &l), 0);
     print_message("# %zu lengths\n", n);
-    /* Whole again, it is what it was. */
+    /* Restored to its full length the store is as before. */
     hurt_store(&whole, l.path);
     assert_false(hurt_is_free(hurt_url(l.path), "held"));
     hurt_free(holder);
@@ -78,7 +78,7 @@ static void every_length(void **state)
     free(l.at);
 }
 
-/* What else a file may hold. */
+/* Files with other contents than a store. */
 static void not_a_store(void **state)
 {
     (void)state;
@@ -104,7 +104,8 @@ static void not_a_store(void **state)
 
 /* ---- under a live handle ---- */
 
-/* Opens, uses a key, says so, and goes on when told; until it hears of the damage. */
+/* Opens the store, uses a key, reports that, and repeats it when told to, until it gets the
+   error. */
 static int live(struct hurt_child *me, void *arg)
 {
     const char *url = arg;
@@ -151,9 +152,9 @@ static void end_live(struct hurt_child *c, int may_bus)
 }
 
 /*
- * A mapped file that is cut short takes the memory away from under its users: touching what is no
- * longer there is SIGBUS, before anything can be asked. The library doesn't take that signal over
- * from its program; the command does. Where nothing of what is used was cut off it is CORRUPT.
+ * When a mapped file is cut short, its users lose the memory: an access to it is SIGBUS, before any
+ * check can be made. The library leaves that signal to its program; the command handles it. If the
+ * part that is used is still there, the result is CORRUPT.
  */
 static void cut_short_while_open(void **state)
 {
@@ -190,7 +191,8 @@ static void removed_while_open(void **state)
     hurt_free(c);
 }
 
-/* A holder of a key in a store that is gone is told: others may hold the key in another file. */
+/* A holder of a key in a store that is gone gets LOST, because other clients may hold the key in
+   another file. */
 static void its_holders_are_told(void **state)
 {
     (void)state;

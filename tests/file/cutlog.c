@@ -23,9 +23,9 @@ struct version { /* a sector, from this moment on */
 struct cutlog {
     int fd;
     unsigned char *map;   /* the file */
-    unsigned char *first; /* as it was at the beginning */
-    unsigned char *last;  /* as it was when it was last looked at */
-    size_t room, size;    /* of the mapping; of the file at the beginning */
+    unsigned char *first; /* the file at the beginning */
+    unsigned char *last;  /* the file when it was looked at last */
+    size_t room, size;    /* the size of the mapping; the size of the file at the beginning */
     size_t used;          /* bytes below this may have changed */
     uint32_t moment;      /* now */
     unsigned every, skipped;
@@ -33,9 +33,10 @@ struct cutlog {
     struct version *versions;
     int64_t n, cap;
     int64_t *newest;  /* of each sector */
-    uint32_t *synced; /* of each sector, what synced_until found */
+    uint32_t *synced; /* for each sector, the result of synced_until */
     struct {
-        uint32_t moment, first, end; /* of these sectors; end 0: of all */
+        uint32_t moment, first, end; /* the sectors that a sync has put on disk; end 0: all of
+                                        them */
         size_t size;
     } syncs[4096];
     uint32_t n_syncs;
@@ -67,7 +68,7 @@ struct cutlog *cutlog_begin(const char *path)
     l->syncs[0].size = l->size;
     l->n_syncs = 1;
     l->every = 1;
-    /* Recovery clears what it finds behind the end. */
+    /* The tail must be clear, because recovery clears what it finds there. */
     for (l->used = l->size; l->used && !l->map[l->used - 1];) l->used--;
     recording = l;
     recorder = pthread_self();
@@ -192,7 +193,7 @@ static void note_sync(struct cutlog *l, size_t size, size_t from, size_t to)
     l->moment++;
 }
 
-/* What was written before it is on disk when it returns. What is written meanwhile may be. */
+/* A sync puts on disk what was written before it. What is written during it may be on disk, too. */
 int __wrap_fdatasync(int fd)
 {
     struct cutlog *l = recording;
@@ -222,7 +223,7 @@ static long long mapped_at(const struct cutlog *l, const void *at)
     return found;
 }
 
-/* The same, of a part. What the rest of the disk holds isn't known any better. */
+/* The same for a part of the file. Nothing more is known about the rest of the disk. */
 int __wrap_msync(void *at, size_t n, int flags)
 {
     struct cutlog *l = recording;
@@ -265,7 +266,7 @@ static const unsigned char *as_of(const struct cutlog *l, uint32_t sector, uint3
     return i < 0 ? l->first + (size_t)sector * CUT_SECTOR : l->versions[i].bytes;
 }
 
-/* Until when each sector was synced, in l->synced. */
+/* Computes in l->synced until when each sector was synced. */
 static void synced_until(const struct cutlog *l, uint32_t moment, size_t *ret_size)
 {
     uint32_t end = l->n_syncs, all, sectors = (uint32_t)(l->room / CUT_SECTOR);
@@ -305,7 +306,7 @@ uint32_t cutlog_units(const struct cutlog *l, uint32_t moment)
     return n;
 }
 
-/* One of the moments from the last sync on. */
+/* Returns a random moment between the two. */
 static uint32_t some_time(uint32_t from, uint32_t to)
 {
     switch (hurt_below(4)) {
@@ -321,8 +322,7 @@ void cutlog_image(struct cutlog *l, uint32_t moment, enum cut_how how, uint64_t 
     size_t size;
     uint32_t page_time = moment, unit = 0;
     synced_until(l, moment, &size);
-    /* Growing may have happened or not; what the file says of itself is not more than was synced.
-     */
+    /* The file may have grown on disk or not, but its header says no more than what was synced. */
     if (file_size(l) > size && hurt_below(2)) size = file_size(l);
     static unsigned char image[8 << 20];
     uint32_t sectors = (uint32_t)((l->used < size ? l->used : size) + CUT_SECTOR - 1) / CUT_SECTOR;

@@ -22,9 +22,9 @@ struct cutlog;
 struct cutlog *cutlog_begin(const char *path);
 void cutlog_end(struct cutlog *l); /* records no more */
 void cutlog_free(struct cutlog *l);
-void cutlog_pace(struct cutlog *l, unsigned every); /* looks at every so many accesses only */
+void cutlog_pace(struct cutlog *l, unsigned every); /* makes it look only at every n-th access */
 void cutlog_lie(struct cutlog *l);  /* from now on the disk says that it has synced, but hasn't */
-void cutlog_look(struct cutlog *l); /* notes what has changed until now */
+void cutlog_look(struct cutlog *l); /* notes the sectors that have changed since the last look */
 /* Moments are numbered; this one's number. Everything before is noted. */
 uint32_t cutlog_now(struct cutlog *l);
 
@@ -34,7 +34,8 @@ int cutlog_news(const struct cutlog *l, uint32_t moment);
 uint32_t cutlog_units(const struct cutlog *l, uint32_t moment);
 
 enum cut_how {
-    CUT_SUBSET,  /* unit i of those: new if bit i of `choice` is set, else as synced */
+    CUT_SUBSET,  /* of the units that differ, unit i is new if bit i of `choice` is set, else as
+                    synced */
     CUT_SECTORS, /* each of a random time */
     CUT_PAGES    /* each page of a random time */
 };
@@ -42,8 +43,8 @@ enum cut_how {
 void cutlog_image(struct cutlog *l, uint32_t moment, enum cut_how how, uint64_t choice,
                   const char *path);
 
-/* What was asked of the system since the last call, in order, a letter each: W pwrite, S fsync of a
-   file, L link, D fsync of a directory, U unlink. */
+/* Returns the system calls since the last call of this, in order, a letter each: W pwrite, S fsync
+   of a file, L link, D fsync of a directory, U unlink. */
 const char *cutlog_calls(void);
 
 #endif

@@ -74,7 +74,7 @@ static int furnish(struct hurt_child *me, void *arg)
     if (!rc) rc = use(h, USED, NULL, &me->number[0], &err);
     if (!rc) rc = hf_acquire(h, LEASED, &lease, &lock, &err);
     if (rc) return hurt_say(me, "%s", err.text);
-    return 0; /* the handle isn't closed: what it left in its slot stays there too */
+    return 0; /* the handle isn't closed, so that its slot stays in use */
 }
 
 static int hold_two(struct hurt_child *me, void *arg)
@@ -120,8 +120,8 @@ static int tally_one(void *arg, const hf_info *info)
     return 0;
 }
 
-/* Opens with a short patience: a lock word that was flipped into a stopped process's name ends in
-   UNAVAILABLE. */
+/* Opens with a short io timeout, because a lock word that was changed into a stopped process's name
+   ends in UNAVAILABLE. */
 static int open_scene(hf **ret, hf_error *err)
 {
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
@@ -166,7 +166,8 @@ static int make_scene(void **state)
     hurt_until(scene.a, 1);
     hurt_until(scene.b, 1);
     scene.waiter = hurt_start(wait_for_held, NULL);
-    /* Stopped while one of them holds a part of the file would be bad luck: then once more. */
+    /* The processes may be stopped while one of them holds a lock word of the file: then it is done
+       once more. */
     for (int64_t end = hurt_us() + 300000000;; usleep(1000)) {
         assert_int_equal(stop_all(SIGSTOP), 0);
         c = hurt_start(see_scene, NULL);
@@ -198,7 +199,7 @@ static int end_scene(void **state)
     return 0;
 }
 
-/* As it was, without touching what hasn't changed. */
+/* Restores the file, without touching what hasn't changed. */
 static void restore(void)
 {
     size_t size = scene.whole.size;
@@ -212,7 +213,7 @@ static void restore(void)
 
 /* ---- what the next process may see ---- */
 
-/* An error that names what is wrong: of this kind, in one line. */
+/* Checks that an error is of this kind, and names in one line what is wrong. */
 static int good_error(struct hurt_child *me, const char *what, int rc, const hf_error *err)
 {
     if (rc != HF_CORRUPT && rc != HF_UNAVAILABLE && rc != HF_FULL && rc != HF_UNSUPPORTED)
@@ -364,7 +365,7 @@ static int in_use(size_t at, size_t near)
     return 0;
 }
 
-/* Every bit of what is used of the header, and each byte of the rest. */
+/* Flips every bit of the used part of the header, and one bit in each byte of the rest. */
 static void header_flips(void **state)
 {
     (void)state;
@@ -417,7 +418,7 @@ static void blank_sectors(void **state)
     restore();
 }
 
-/* A longer file is what a crash while growing leaves. */
+/* A file that is longer than its header says, as after a crash while it grows. */
 static int longer(struct hurt_child *me, void *arg)
 {
     (void)arg;

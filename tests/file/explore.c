@@ -27,7 +27,7 @@
 
 enum { ITEMS_CAP = 1024, REPLAY_CAP = 2000, JOBS_CAP = 64 };
 
-/* A part of the search: what one job does at a time. */
+/* A part of the search, which one job does at a time. */
 struct item {
     const struct v_scene *scene;
     struct v_budget budget;
@@ -148,7 +148,7 @@ static int wanted(const struct v_scene *s)
     return !options.scene || !strcmp(options.scene, s->name);
 }
 
-/* Small budgets first: what they find is easier to read. */
+/* Plans small budgets first, because their findings are easier to read. */
 static void plan(void)
 {
     for (int sum = 0; sum <= options.preemptions + options.deaths; sum++)
@@ -183,7 +183,7 @@ static int run_jobs(void)
     return bad;
 }
 
-/* One test point per scene. */
+/* Reports a scene: one test point each. */
 static int report_scene(const struct v_scene *s, int number)
 {
     struct item sum = {0};

@@ -22,10 +22,10 @@
 enum {
     V_PROCS = 3,
     V_COROS = 2 * V_PROCS, /* process p acquires in coroutine p and tends in p + V_PROCS */
-    V_GRAVE = V_COROS,     /* not a coroutine: the kernel, dropping the locks of the dead */
-    V_TIME = V_COROS + 1,  /* nor this: leases and claims run out */
+    V_GRAVE = V_COROS,     /* not a coroutine: the kernel, which drops the locks of the dead */
+    V_TIME = V_COROS + 1,  /* not a coroutine either: time, in which leases and claims run out */
     V_BEINGS = V_COROS + 2,
-    V_SESSIONS = V_PROCS + 1, /* and the heir, which looks at what is left */
+    V_SESSIONS = V_PROCS + 1, /* plus the heir, a process that looks at what is left at the end */
     V_KEYS = 3,
     V_SPACE = 2 << 20, /* the mapping */
     V_SLOT_CAP = 64
@@ -35,7 +35,7 @@ enum v_life {
     V_ALIVE,
     V_KILLED, /* runs no more, but the kernel has not dropped its locks yet */
     V_HALF,   /* one of its two descriptors is closed */
-    V_BURIED  /* seen as dead by everybody */
+    V_BURIED  /* every other process can see that it is dead */
 };
 
 enum v_state { V_NEW, V_READY, V_ASLEEP, V_OVER };
@@ -56,7 +56,7 @@ struct v_proc {
     struct hf_port port;
     hf_rowkey key[V_KEYS];
     uint64_t hint[V_KEYS];
-    /* what a handle keeps of a wait (core/client/handle.h) */
+    /* what a handle keeps for a wait (core/client/handle.h) */
     hf_party party;
     int at_store, queued, notice;
     const hf_rowkey *waits_for;
@@ -75,23 +75,24 @@ struct v_proc {
 /* A scene: what the processes do, and what must be true at the end. */
 struct v_scene {
     const char *name, *about;
-    void (*prepare)(void); /* with the world at rest, once; NULL: nothing */
+    void (*prepare)(void); /* called once, before any process runs; NULL: nothing to prepare */
     void (*act)(struct v_proc *me);
-    void (*verdict)(void); /* NULL: none of its own. After every execution, at rest */
+    void (*verdict)(void); /* called after every execution, when all have ended; NULL: no check of
+                              its own */
     unsigned mortal;       /* bit p: process p may die; 0: all may */
     unsigned flags;        /* enum v_flag */
-    uint32_t note_len;     /* of every party: how large bodies are */
+    uint32_t note_len;     /* the length of each party's note, which makes bodies larger */
     uint64_t lines;        /* of the file; 0: plenty */
 };
 
 enum v_flag {
-    V_NO_NOTICE = 1, /* nobody is told of deaths */
+    V_NO_NOTICE = 1, /* no process is notified of deaths */
     V_FIRST_LOOK =
         2,          /* the expiry monitor starts with the first wait, as it does in a new handle */
-    V_BREAKS = 4,   /* somebody breaks grants: a holder may be the last to know */
+    V_BREAKS = 4,   /* a process breaks grants, so a holder may learn of it late */
     V_UNOPENED = 8, /* the processes open their sessions themselves */
     V_CROWD = 16,   /* several may be inside at once: the modes decide */
-    V_PRUNES = 32,  /* somebody deletes rows: what they said is forgotten, not what they count on */
+    V_PRUNES = 32,  /* a process deletes rows: their contents are forgotten, their tokens aren't */
     V_TICKS = 64    /* once, at any moment, so much time passes that every lease runs out */
 };
 
@@ -111,7 +112,8 @@ unsigned char *v_memory_new(void); /* a mapping of V_SPACE bytes, zeroed */
 void v_memory_remember(void);      /* to be restored: mapping and heap */
 void v_memory_restore(void);
 void v_memory_write(const volatile void *at, size_t n); /* n bytes are about to be written */
-uint64_t v_memory_hash(void); /* of how the mapping differs from what is remembered */
+uint64_t v_memory_hash(void); /* returns a hash of how the mapping differs from the remembered
+                                 image */
 
 static inline uint64_t v_mix(uint64_t h, uint64_t v)
 {
@@ -127,11 +129,11 @@ extern uint64_t v_steps;
 extern int64_t v_clock_us;           /* local time */
 int64_t v_now(void);                 /* the store's */
 extern uint64_t v_top_token[V_KEYS]; /* the greatest that was granted */
-extern struct v_proc v_heir;         /* looks at what is left; never scheduled */
+extern struct v_proc v_heir;         /* looks at what is left at the end; never scheduled */
 
 /* Makes the store of a scene and remembers it. 0, or the error is printed. */
 int v_world_open(const struct v_scene *scene);
-/* One execution from the beginning. */
+/* Plays one execution from the beginning. */
 enum v_end { V_WHOLE, V_KNOWN, V_CUT, V_WRONG };
 enum v_end v_execute(struct v_budget budget);
 const char *v_wrong(void); /* what was wrong */
@@ -140,9 +142,9 @@ const char *v_wrong(void); /* what was wrong */
 _Noreturn void v_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The last sleep of this process's own coroutine ended by time. */
 int v_timed_out(const struct v_proc *p);
-/* Mixes what a scene learnt outside of the mapping into what the process knows. */
+/* Adds to the process's `past` what a scene has learnt outside the mapping. */
 void v_learn(uint64_t what);
-/* Sleeps until somebody has died and is buried, or everybody else is done. */
+/* Sleeps until a process has died and all can see that, or all others are done. */
 void v_await_death(struct v_proc *me);
 int v_anybody_dead(void);
 unsigned char *v_base(void);
@@ -152,7 +154,7 @@ void v_wake(_Atomic uint32_t *word, int n);
 
 /* ---- the system (explore_kernel.c) ---- */
 
-extern int v_slot_of[V_SLOT_CAP]; /* which process has the session's slot: 1 + its number */
+extern int v_slot_of[V_SLOT_CAP]; /* the process that has a session's slot: 1 + its number */
 void v_name_keys(void);
 void v_attach(struct v_proc *p, int number);
 /* Opens the session of a process. */
@@ -166,15 +168,15 @@ void v_party(struct v_proc *me, uint8_t mode, uint32_t limit, uint32_t lease_ms)
 int v_acquire(struct v_proc *me, int key, unsigned how);
 void v_release(struct v_proc *me, int key);
 enum hf_answer v_event(struct v_proc *me, int key, struct hf_event *ev, hf_row *row);
-void v_notice(struct v_proc *me); /* what the expiry monitor does when it is told of a death */
+void v_notice(struct v_proc *me); /* what the expiry monitor does after a notice of a death */
 void v_last_will(void);           /* at rest: the dead are dead, the store is whole */
 extern const struct v_scene v_scenes[];
 extern const size_t v_n_scenes;
 
 /* ---- the search (explore_search.c) ---- */
 
-/* One of n choices. Asks for the state's hash only where the choice is a new one; *ret_known: all
-   that could follow from this state has been or will be seen. */
+/* Returns one of n choices. Asks for the state's hash only if the choice is a new one. *ret_known:
+   all that could follow from this state has been explored, or will be. */
 int v_choose(int n, uint64_t (*state)(void), int *ret_known);
 /* Was this state met before, in another execution? */
 int v_seen_before(uint64_t (*hash)(void));
@@ -182,7 +184,8 @@ int v_seen_before(uint64_t (*hash)(void));
    remembered. `difficulty` says how much there will be to remember: preemptions and deaths. */
 void v_search_begin(int first, int pruned, int difficulty);
 int v_search_next(void); /* 0: that was the last */
-/* An execution ended so. How many ends were noted since the search began, and a sum of them. */
+/* The first one notes the outcome of an execution. The second one returns how many outcomes were
+   noted since the search began, and their sum. */
 void v_search_note(uint64_t outcome);
 uint64_t v_search_ends(uint64_t *ret_sum);
 void v_search_print(char *to, size_t cap);

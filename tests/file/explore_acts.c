@@ -72,7 +72,7 @@ static void enter(struct v_proc *me, int key, const hf_row *row)
         if (o->token == p->token) v_fail("%s and %s have one token", name(me), name(o));
     }
     if (p->mode == HF_LIMITED && inside > p->limit) v_fail("%u are inside at once", inside);
-    /* Of grants made by one write the later one may be taken up first. */
+    /* Of grants that one write made, the later one may be claimed first. */
     if (p->token <= v_top_token[key] && !(v_scene->flags & V_CROWD) && !me->broken)
         v_fail("the token %llu comes after %llu", (unsigned long long)p->token,
                (unsigned long long)v_top_token[key]);
@@ -96,7 +96,8 @@ enum hf_answer v_event(struct v_proc *me, int key, struct hf_event *ev, hf_row *
 
 /* ---- acquiring ---- */
 
-/* One look at the store, as `advance`. 1: it is over, *ret the result. */
+/* Makes one look at the store, as hf__wait_look does. Returns 1 when the wait is over; *ret is the
+   result. */
 static int look(struct v_proc *me, int key, unsigned how, hf_row *row, int *ret)
 {
     struct hf_event ev = {.kind = how & V_TRY ? HF_EV_TRY : HF_EV_ENQUEUE,
@@ -108,7 +109,7 @@ static int look(struct v_proc *me, int key, unsigned how, hf_row *row, int *ret)
     if (me->queued) {
         rc = hf__get_or_claim(&me->port, &me->key[key], &ev, row, &out, &err);
         if (rc < 0) v_fail("%s: %s", name(me), err.text);
-        /* Those behind the head let those ahead of them notice first. */
+        /* Waiters behind the first one let those ahead act first. */
         if (!rc && hf__find_id(row, me->party.id) >= (int64_t)row->n_holders + 1) return 0;
     }
     rc = rc ? 0 : hf__cas_loop(&me->port, &me->key[key], &ev, row, me->queued, 0, &out, &err);
@@ -206,7 +207,7 @@ static int lives(struct v_proc *me, uint64_t session)
     return hf__file_alive(me->st, session, NULL) != 0;
 }
 
-/* As `to_notice`: the head looks at the holders, the others at the one ahead. */
+/* Like `to_notice` in core: the first waiter checks the holders, the others the one ahead. */
 static int to_notice(struct v_proc *me, const hf_row *row, int64_t at)
 {
     int act = !row->n_holders;
@@ -234,14 +235,14 @@ void v_notice(struct v_proc *me)
             v_fail("%s", err.text);
         at = hf__find_id(&row, ev.id);
     }
-    /* Granted, or not even waiting any more: it has to ask. */
+    /* The request was granted, or isn't queued any more: the wait has to ask. */
     if (at < (int64_t)row.n_holders) hf__file_interrupt(me->st, WAKEUP);
     hf_row_clear(&row);
 }
 
 /* ---- what is left ---- */
 
-/* Only the dead may still hold or wait; the heir is granted the key. */
+/* Checks that only dead processes may still hold or wait: the heir is granted the key. */
 static void inherit(int key)
 {
     struct v_proc *me = &v_heir;
@@ -275,6 +276,7 @@ void v_last_will(void)
     for (int key = 0; key < V_KEYS; key++)
         if (v_top_token[key] || v_anybody_dead()) inherit(key);
     if (fsck(v_base(), V_SPACE / HF_LINE, &f)) v_fail("%s", f.why);
-    /* A lock word of the dead may stand until somebody needs it; one of the living may not. */
+    /* The lock word of a dead process may stay until another one needs it; that of a living one may
+       not. */
     if (f.locked && !v_anybody_dead()) v_fail("a lock word is held by a being that is done");
 }

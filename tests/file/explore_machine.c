@@ -14,7 +14,7 @@ static char *stacks;
 static size_t heap_used, first_heap_used;
 static uint32_t *dirty_list, n_dirty;
 static unsigned char *dirty;
-static uint64_t hash;              /* of how the mapping differs from the image */
+static uint64_t hash;              /* the hash of how the mapping differs from the image */
 static uint64_t write_at, write_n; /* a write that is about to happen, or just happened */
 int v_heap_on;
 void *v_root;
@@ -100,8 +100,8 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 void __wrap_free(void *p);
 
-/* In the world memory is given away from one piece that is taken back as a whole: an execution
-   that is broken off in the middle leaves nothing behind. */
+/* Inside the world memory comes from one piece, which is reset as a whole: an execution that is
+   broken off in the middle leaves nothing behind. */
 static int in_heap(const void *p)
 {
     return heap && (const unsigned char *)p >= heap && (const unsigned char *)p < heap + HEAP;
@@ -143,7 +143,7 @@ void __wrap_free(void *p)
 void v_stacks_check(void)
 {
     for (int i = 0; i < V_COROS; i++)
-        if (stacks[(size_t)i * STACK]) abort(); /* one of them is too small */
+        if (stacks[(size_t)i * STACK]) abort(); /* a stack has overflowed */
 }
 
 /* ---- the mapping ---- */

@@ -32,7 +32,7 @@ static void first_look(struct v_proc *me)
 
 /* ---- other keys ---- */
 
-/* Each makes a key of its own, then all want the same. */
+/* Each process makes a key of its own; then all want the same key. */
 static void allocate(struct v_proc *me)
 {
     v_party(me, HF_EXCLUSIVE, 0, 0);
@@ -46,7 +46,7 @@ static void prune(struct v_proc *me)
     hf_error err;
     v_party(me, HF_EXCLUSIVE, 0, 0);
     if (me->number != 1) {
-        /* The other wants a key that fits where the pruned one was. */
+        /* The other process wants a key that fits where the pruned one was. */
         v_acquire(me, me->number, V_TAKE);
         v_release(me, me->number);
         if (me->number == 2) v_acquire(me, 0, V_TAKE), v_release(me, 0);
@@ -100,7 +100,7 @@ static void renew(struct v_proc *me)
     v_release(me, 0);
 }
 
-/* A's grant ends by time, whatever A does; so do claims that are not taken up. */
+/* A's grant ends by time, whatever A does; so do handovers that aren't claimed. */
 static void expire(struct v_proc *me)
 {
     v_party(me, HF_EXCLUSIVE, 0, me->number ? 0 : 1000);
@@ -202,7 +202,7 @@ static void open_session(struct v_proc *me)
 
 /* ---- without being told ---- */
 
-/* B waits, and nothing tells it that A died: then the next process, C, must wake it. */
+/* B waits, and isn't notified that A died: the next process, C, must wake it. */
 static void untold(struct v_proc *me)
 {
     v_party(me, HF_EXCLUSIVE, 0, 0);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 extern char dir[64];       /* the directory */
-extern char path[128];     /* of this test's store, which doesn't exist yet */
+extern char path[128];     /* the path of this test's store, which doesn't exist yet */
 extern char url_text[160]; /* its URL */
 
 int make_dir(void **state);
@@ -25,7 +25,7 @@ hf_store *open_store(void);
 /* The code of a failure to open `url`, and its text. */
 int open_code(const char *url, hf_error *err);
 hf_rowkey key_of(const char *text);
-/* Of the key "event", which needn't be there. */
+/* Syncs the key "event", which needn't exist. */
 int sync_event(hf_store *st, hf_error *err);
 void fill_party(hf_party *p, int n, const char *note);
 void fill_row(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters);

@@ -22,7 +22,7 @@ static void party(hf_party *p, int n, const char *note)
     p->note_len = (uint8_t)snprintf(p->note, sizeof p->note, "%s", note);
 }
 
-/* One holder and some waiters, the first of which is client 1 on its wakeup. */
+/* Fills in holders and waiters; the first waiter is client 1, on its wakeup. */
 static void fill(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters)
 {
     if (hf_row_room(row, 64)) abort();
@@ -113,7 +113,7 @@ static struct {
     long runs;
 } now;
 
-/* By the last of them, whom nobody ends. */
+/* Checks the store by the last process, which isn't killed. */
 static void check(hf_store *st, void *arg)
 {
     uint64_t lines;
@@ -127,8 +127,8 @@ static void check(hf_store *st, void *arg)
     }
     const char *wrong = seam_check(&lines);
     if (wrong) fail_msg("%s", wrong);
-    /* Everything goes on working. This one needs space, so whatever was being allocated is settled;
-       it leaves its own smaller body behind. */
+    /* Everything still works. This write needs space, so an unfinished allocation is settled; it
+       leaves its own smaller body behind. */
     fill(&work, found.rev + 1000, 1, 8);
     if (replace(st, 3, found.rev, &work)) fail_msg("a conflict with nobody");
     get(st, 3, &found);
@@ -382,7 +382,7 @@ static void a_session_is_never_used_again(void **state)
         seam.client[3].dead = 0;
         uint64_t session = hf__client_of(seam.client[3].st)->session;
         for (size_t j = 0; j < n; j++) assert_int_not_equal(session, seen[j]);
-        /* Nor does a session that is over live on in the one that has its slot now. */
+        /* A session that is over isn't alive because another one has its slot now, either. */
         hf_error err;
         assert_int_equal(drv->caps.liveness->alive(seam.client[0].st, session, &err), 1);
         assert_int_equal(drv->caps.liveness->alive(seam.client[0].st, seen[2], &err), 0);

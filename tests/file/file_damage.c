@@ -19,7 +19,7 @@ static hf_row was[KEYS], row, cur;
 static hf_error err;
 static int64_t clock_us;
 static struct seam_image whole, dying;
-static int truth; /* does a read that succeeds have to show what was written? */
+static int truth; /* 1: a read that succeeds has to show what was written */
 static char doing[80] = "";
 static long runs, refusals;
 
@@ -182,7 +182,7 @@ static void comes(hf_store *st, void *arg)
 {
     hf_party p;
     struct hf__client *c = hf__client_of(st);
-    /* Half of them know only what they have used so far of the file. */
+    /* Half of the clients know only the part of the file that they have used. */
     if (*(int *)arg & 1) atomic_store(&c->limit, HF_AT_HEAP / HF_LINE);
     looks(st);
     party(&p, 8);
@@ -215,11 +215,11 @@ static void recovers(hf_store *st, void *arg)
     struct hf__boot now = {.boot_id = {1}};
     const struct hf__op op = {hf__client_of(st), "open", NULL, &err};
     (void)arg;
-    truth = 0; /* of which nothing is left but markers and revs */
+    truth = 0; /* a recovery leaves only markers and revs */
     if (!is(hf__recover(&op, &now, 2000000000, SEAM_LINES))) looks(st);
 }
 
-/* What was changed in the image meets all of them. */
+/* Each kind of client opens the changed image in turn. */
 static void meets(const struct seam_image *from, void (*change)(const void *), const void *arg,
                   int is_true)
 {
@@ -309,7 +309,7 @@ static struct hf__body *body_of(const struct hf__cell *cell, int other)
 
 struct lie {
     int k, other; /* the body that isn't current */
-    size_t at;    /* in the body's head; or in a party; or in the marker */
+    size_t at;    /* where the change is: in the body's head, in a party, or in the marker */
     uint64_t value;
 };
 
@@ -422,7 +422,7 @@ static void a_disk_that_fails(void **state)
     seam.sync_error = 0;
 }
 
-/* Whether the owner of a lock word lives can't be asked. */
+/* The system doesn't say whether the owner of a lock word lives. */
 static void nobody_says_who_lives(void **state)
 {
     (void)state;

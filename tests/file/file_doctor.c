@@ -1,6 +1,6 @@
 /*
- * file_doctor.c - what `holdfast doctor` is told of a store in a file: what is as it should be, and
- * what isn't.
+ * file_doctor.c - what `holdfast doctor` finds out about a store in a file: what is as it should
+ * be, and what isn't.
  */
 #include "../../drivers/file/store.h"
 
@@ -69,7 +69,7 @@ static int inspect(hf_store *st)
     return drv->inspect(st, hear, NULL, &err);
 }
 
-/* That is said, and so many other things are wrong. */
+/* Checks that this text is reported, and that `wrong` settings are. */
 static void says(hf_store *st, const char *what, int wrong)
 {
     int n = 0;

@@ -19,8 +19,8 @@
 /* ---- what fails ---- */
 
 static struct {
-    const char *name; /* of the function; NULL: none */
-    int from, to;     /* which calls of it, from 1 */
+    const char *name; /* the name of the function that fails; NULL: none */
+    int from, to;     /* which of its calls fail, counted from 1 */
     int sys;          /* how it fails; 0: it doesn't, but `hook` is called first */
     void (*hook)(void *arg);
     void (*then)(void); /* when it has failed */
@@ -38,7 +38,7 @@ static void arm(const char *name, int from, int to, int sys, void (*hook)(void *
     plan.calls = 0;
 }
 
-/* Was it called so often? */
+/* Returns 1 if the function was called that often. */
 static int disarm(void)
 {
     plan.name = NULL;
@@ -117,7 +117,7 @@ int __wrap_open64(const char *name, int flags, ...)
     va_start(args, flags);
     int mode = flags & O_CREAT ? va_arg(args, int) : 0;
     va_end(args);
-    /* Not what keeps descriptors above 2. */
+    /* The calls that keep descriptors above 2 don't fail. */
     return !(flags & O_PATH) && due("open64") && fails() ? -1 : __real_open64(name, flags, mode);
 }
 
@@ -192,7 +192,7 @@ static int expected(int sys)
     }
 }
 
-/* Each of them with each of the reasons that the system may give. */
+/* Each call fails with each reason that the system may give. */
 static void each_reason_has_its_code(void **state)
 {
     static const struct {
@@ -223,7 +223,7 @@ static void each_reason_has_its_code(void **state)
 static int zeros_sys; /* how the second piece fails; 0: it is a short one */
 static void second_piece(void *arg) { *(size_t *)arg = *(size_t *)arg / 3 + 1; }
 
-static int after_fallocate; /* what fails then: 0 nothing, 1 fstat, 2 a piece */
+static int after_fallocate; /* what fails after fallocate: 0 nothing, 1 fstat, 2 a piece */
 static void no_blocks(void)
 {
     plan.name = NULL;
@@ -314,7 +314,7 @@ static void what_is_replaced_while_it_is_open_is_noticed(void **state)
     drv->close(st);
 }
 
-/* What can't be asked is no reason to give up what is held. */
+/* A check that can't be made is no reason to give up what is held. */
 static void what_the_system_doesnt_say_breaks_nothing(void **state)
 {
     (void)state;
@@ -393,7 +393,7 @@ static void what_the_allocator_says_is_checked(void **state)
         opens_as(url_text, HF_CORRUPT, words[i].why);
         change(HF_AT_ALLOC + words[i].at, &sound, 8);
     }
-    /* More than the file has; unless that can't be told. */
+    /* The header says more than the file has; an error, unless the size can't be read. */
     assert_int_equal(stat(path, &s), 0);
     assert_int_equal(truncate(path, s.st_size - 4096), 0);
     opens_as(url_text, HF_CORRUPT, "it was truncated");
@@ -479,13 +479,13 @@ static void a_recovery_can_fail(void **state)
     arm("fcntl64", 2, 2, ENOLCK, NULL); /* those of all sessions */
     opens_as(url_text, HF_UNAVAILABLE, strerror(ENOLCK));
     assert_true(disarm());
-    arm("fcntl64", 2, 2, EACCES, NULL); /* as some systems say that it is locked */
+    arm("fcntl64", 2, 2, EACCES, NULL); /* some systems report a locked byte by this errno */
     opens_as(url_text, HF_UNAVAILABLE, "in use under another boot id");
     assert_true(disarm());
     arm("fstat64", 3, 3, EIO, NULL);
     opens_as(url_text, HF_UNAVAILABLE, strerror(EIO));
     assert_true(disarm());
-    /* Somebody else was faster while we waited for the byte. */
+    /* Another process has recovered the store while this one waited for the byte. */
     arm("fcntl64", 1, 1, 0, settled);
     opens_as(url_text, 0, "");
     assert_true(disarm());

@@ -82,7 +82,8 @@ static int check_cell(struct fsck *f, const unsigned char *base, uint64_t line, 
     return marker ? piece(f, marker, 2 * HF_SECTOR / HF_LINE, end) : 0;
 }
 
-/* Where what is in use ends, if an allocation is under way of which nothing leads to its lines. */
+/* Returns the end of what is in use, if an allocation is under way whose lines aren't linked
+   yet. */
 static uint64_t under_way(const unsigned char *base, const struct hf__alloc *a, uint64_t end,
                           int *sound)
 {

@@ -9,12 +9,12 @@
 struct fsck {
     uint64_t cells, vacant;
     uint64_t lost_lines; /* given away, but not part of anything */
-    uint64_t outgrown;   /* the most lines that growing rows can have left behind */
-    unsigned locked;     /* lock words that somebody holds, alive or dead */
+    uint64_t outgrown;   /* the most lines that rows which grew can have left behind */
+    unsigned locked;     /* how many lock words are held, by living or dead processes */
     char why[160];       /* what is wrong first */
 };
 
-/* With nobody at work on it. 0, or -1 and ret->why. */
+/* Checks the store while no process uses it. Returns 0, or -1 and ret->why. */
 int fsck(const unsigned char *base, uint64_t lines, struct fsck *ret);
 
 #endif

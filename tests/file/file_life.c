@@ -167,7 +167,8 @@ static void interrupt_ends_a_watch(void **state)
     assert_int_equal(pthread_create(&t, NULL, interrupt, st), 0);
     assert_int_equal(drv->caps.local->sleep(st, 200, &since, start + 100000000, &err), 0);
     pthread_join(t, NULL);
-    drv->caps.local->interrupt(st, 200); /* also the next, if nobody watches */
+    drv->caps.local->interrupt(st, 200); /* an interrupt also ends the next sleep, if no thread
+                                            sleeps now */
     assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &since, &err), 0);
     assert_int_equal(drv->caps.local->sleep(st, 200, &since, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
@@ -244,8 +245,8 @@ static void a_dead_session_is_known_at_once(void **state)
 
 /* ---- lock words ---- */
 
-/* A process that dies, or stops, with the bucket of `text` locked: it writes the word itself, as
-   hf__lock would have. Returns when it has. */
+/* Starts a process that dies, or stops, with the bucket of `text` locked. It writes the lock word
+   itself, as hf__lock would. Returns when it has. */
 static pid_t lock_bucket(const char *text, int then)
 {
     together->ready = 0;
@@ -293,7 +294,7 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     (void)state;
     hf_row_init(&row);
     assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
-    fill_row(&row, 5, 1, 0); /* its granter died before the wakeup */
+    fill_row(&row, 5, 1, 0); /* the process that granted it died before the wakeup */
     row.party[0].session = session;
     row.party[0].wakeup = 9;
     row.party[0].flags = HF_PARTY_UNCLAIMED;
@@ -334,8 +335,8 @@ static void a_stopped_process_blocks_for_a_limited_time(void **state)
 
 /* ---- forks ---- */
 
-/* `holdfast run`: the command has a duplicate of the descriptor, and its wrapper is killed, with a
-   bucket locked: the hold goes on, the lock word doesn't. */
+/* As with `holdfast run`: the command has a duplicate of the descriptor, and its wrapper is killed
+   with a bucket locked. The hold goes on, the lock word doesn't. */
 static void a_session_outlives_its_process_in_a_child(void **state)
 {
     hf_store *st = open_store();
@@ -409,7 +410,7 @@ static void a_forked_child_has_nothing(void **state)
         bad |= drv->caps.liveness->session_fd(st) != -1 || drv->caps.liveness->death_fd(st) != -1;
         drv->caps.local->interrupt(st, 0);
         drv->close(st);
-        hf_store *own = open_store(); /* but it may open its own */
+        hf_store *own = open_store(); /* but it may open a handle of its own */
         get(own, "k", &row);
         drv->close(own);
         bad |= read(go[0], &byte, 1) != 1;
@@ -418,7 +419,7 @@ static void a_forked_child_has_nothing(void **state)
     while (!together->ready) usleep(20);
     get(st, "k", &row); /* the parent's is unaffected */
     drv->close(st);
-    st = open_store(); /* and its death isn't hidden by the child */
+    st = open_store(); /* and the child doesn't hide the parent's death */
     assert_int_equal(drv->caps.liveness->alive(st, session, &err), 0);
     assert_int_equal(write(go[1], "x", 1), 1);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -429,8 +430,8 @@ static void a_forked_child_has_nothing(void **state)
     hf_row_clear(&row);
 }
 
-/* A daemon that closes every descriptor has closed the store's: its holds are over, and it is told
-   so, rather than going on in the belief that it holds. */
+/* A daemon that closes every descriptor has closed the store's, too: its holds are over, and it
+   gets LOST instead of believing that it holds. */
 static void a_descriptor_closed_by_the_program_is_noticed(void **state)
 {
     hf_store *st = open_store();
@@ -449,7 +450,8 @@ static void a_descriptor_closed_by_the_program_is_noticed(void **state)
     close(other);
 }
 
-/* As above, and their numbers are other files' by now. Of those nothing is locked. */
+/* The descriptors were closed as above, and other files have their numbers by now. That nothing is
+   locked in those proves nothing. */
 static void descriptors_of_others_say_nothing(void **state)
 {
     hf_store *st = open_store();
@@ -475,7 +477,8 @@ static void descriptors_of_others_say_nothing(void **state)
     close(other);
 }
 
-/* As above, but this program has opened the store again, and that has the numbers. */
+/* The descriptors were closed as above, but this program has opened the store again, and that has
+   their numbers. */
 static void descriptors_of_a_store_opened_again_are_its_own(void **state)
 {
     hf_store *st = open_store(), *again;
@@ -522,7 +525,7 @@ static void a_damaged_row_hides_no_other(void **state)
     assert_int_equal(hf__follow(&op, &hf__bucket_at(c, key_of("b").hash)->head, 0, &f.cell), 0);
     assert_int_equal(hf__current(&op, &f), 0);
     unsigned char *party = (unsigned char *)(f.at + 1), *head = (unsigned char *)f.at;
-    for (int i = 0; i < 2; i++) { /* a party, then what the body says of itself */
+    for (int i = 0; i < 2; i++) { /* first a flipped party, then a flipped head */
         int seen[3] = {0, 0, 0};
         party[0] ^= 1;
         if (i) head[offsetof(struct hf__body, rev)] ^= 1;

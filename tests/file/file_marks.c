@@ -28,7 +28,7 @@ static int is(const hf_key_event *event, const char *text)
     return event->mask == HF_MARK_VALUES - 1 && event->hash == (key.hash & event->mask);
 }
 
-/* The next event is of any key; of that one; there is none more. */
+/* Checks that the next event is of any key; of that key; or that there is none. */
 static void assert_any(hf_store *st)
 {
     hf_key_event event;
@@ -57,7 +57,7 @@ static uint64_t session_of(hf_store *st)
     return session;
 }
 
-/* By `st`: the key is held, and a session waits for it by that wakeup. */
+/* Writes by `st` a row that is held, and in which a session waits by that wakeup. */
 static void has_a_waiter(hf_store *st, const char *text, uint64_t session, uint8_t wakeup)
 {
     hf_row row;
@@ -88,7 +88,7 @@ static void of_many_the_key_is_told(void **state)
     (void)state;
     hf_store *st = open_store(), *other = open_store();
     listen_for(st, MANY);
-    assert_any(st); /* what counted before wasn't marked */
+    assert_any(st); /* events before that weren't marked */
     assert_none(st);
     has_a_waiter(other, "a", session_of(st), 0);
     has_a_waiter(other, "b", session_of(st), 0);
@@ -129,7 +129,7 @@ static void what_the_dead_granted_is_marked(void **state)
     int status;
     hf_row_init(&row);
     has_a_waiter(other, "a", session_of(st), 0);
-    hand_over(other, "a"); /* before there were marks: as if it hadn't owed */
+    hand_over(other, "a"); /* before the marks were made, as if there had been no debt */
     listen_for(st, MANY);
     assert_any(st);
     assert_none(st);
@@ -173,7 +173,7 @@ static void a_damaged_link_is_not_followed(void **state)
         assert_any(st);
         assert_none(st);
     }
-    /* Only the granter saw it damaged. */
+    /* Only the granting process saw the damage. */
     slot_of(st)->marks = link ^ 1;
     has_a_waiter(other, "c", session_of(st), 0);
     hand_over(other, "c");

@@ -19,7 +19,7 @@
 #define CLONE_NEWTIME 0x00000080
 #endif
 
-/* In a child of its own, which may change user or namespaces; its status says in which line it
+/* Checks in a child process, which may change its user or namespaces. Its status is the line that
    failed. */
 #define CHECK(truth)                                              \
     do {                                                          \
@@ -285,7 +285,7 @@ static void a_file_that_changes_under_us_is_noticed(void **state)
     expect_broken(st, "truncated");
 
     assert_int_equal(unlink(path), 0);
-    st = open_store(); /* without inotify a watch that nothing ends looks */
+    st = open_store(); /* without inotify, a sleep that no wakeup ends checks the file */
     assert_int_equal(rename(name, path), 0);
     assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &since, &err), 0);
     assert_int_equal(drv->caps.local->sleep(st, 0, &since, hf__local_us() + 1000, &err),
@@ -326,7 +326,7 @@ static void in_a_small_tmpfs(void)
         rc = drv->replace(st, &k, 0, &row, NULL, &clock_us, &err);
     }
     CHECK(rc == HF_FULL && err.sys == ENOSPC);
-    for (int i = 0; i < n - 1; i++) { /* what there is goes on working */
+    for (int i = 0; i < n - 1; i++) { /* keys that exist still work */
         snprintf(key, sizeof key, "k%d", i);
         get(st, key, &cur);
         CHECK(cur.rev == 10);
@@ -383,7 +383,7 @@ static void in_another_time_namespace(void)
 {
     int status;
     CHECK(!unshare(CLONE_NEWTIME));
-    pid_t child = fork(); /* its children are in it */
+    pid_t child = fork(); /* the new namespace counts for its children */
     if (!child) _exit(code_of(url_text) != HF_UNSUPPORTED);
     CHECK(waitpid(child, &status, 0) == child && !status);
 }
@@ -397,7 +397,7 @@ static void another_time_namespace_is_refused(void **state)
 
 /* ---- reboots ---- */
 
-/* As if the file were of an earlier boot. */
+/* Changes the file as if it were of an earlier boot. */
 static void reboot(void)
 {
     struct hf__boot b[2];
@@ -457,7 +457,8 @@ static void a_reboot_keeps_markers_and_tokens(void **state)
         fill_party(&p, boot, "");
         assert_int_equal(take(st, "event/298", &p, &cur), 0);
         assert_true(cur.token > last);
-        last = cur.token + 70000000; /* as if it had been written very often */
+        /* a rev that is far ahead of the clock, as after very many writes */
+        last = cur.token + 70000000;
         uint64_t seen = cur.rev;
         cur.rev = last;
         assert_int_equal(replace(st, "event/298", seen, &cur, NULL), 0);

@@ -11,10 +11,12 @@
 
 enum {
     SECTORS = SEAM_BYTES / HF_SECTOR,
-    VERSIONS = 64, /* of a sector since the last sync; of more, some are forgotten */
+    /* how many versions of a sector since the last sync are kept; if there are more, some are
+       forgotten */
+    VERSIONS = 64,
     KEYS = 6,
     STEPS = 40,       /* operations in a round */
-    MOST = 8 * STEPS, /* with those of others meanwhile */
+    MOST = 8 * STEPS, /* with those that other processes write meanwhile */
     CUTS = 20         /* power cuts tried in a round */
 };
 
@@ -102,7 +104,8 @@ struct plan {
 
 enum { MARK, CHANGE, REMOVE, SYNC, SYNC_KEY, KINDS };
 
-/* What was there before is on disk when it is done; what others do meanwhile may be. */
+/* A sync puts on disk what was written before it; what other processes write during it may be
+   there, too. */
 static void sync_it(hf_store *st, const struct plan *p)
 {
     hf_error err;
@@ -123,7 +126,7 @@ static void sync_it(hf_store *st, const struct plan *p)
     }
 }
 
-/* One operation, by a process that may be ended in it. */
+/* Makes one operation, by a process that may die in it. */
 static void act(hf_store *st, void *arg)
 {
     const struct plan *p = arg;
@@ -235,7 +238,8 @@ static void cut(const struct seam_image *image)
     struct hf__boot boot;
     hf_error err;
     for (int i = 0; i < SECTORS; i++) {
-        /* Mostly the newest or the oldest: mixtures of these two go wrong first. */
+        /* Mostly chooses the newest or the oldest version, because mixtures of these two fail
+           first. */
         unsigned n = disk[i].n, pick = roll(3) ? roll(2) * (n - 1) : roll(n);
         memcpy(seam.base + i * HF_SECTOR, disk[i].version[pick], HF_SECTOR);
     }
@@ -306,7 +310,7 @@ static void what_was_synced_survives(void **state)
     hf_row_init(&cur);
     assert_int_equal(hf_row_room(&row, 64) | hf_row_room(&cur, 64), 0);
     char *names[KEYS];
-    for (int k = 0; k < KEYS; k++) { /* in two buckets; one takes more than a line */
+    for (int k = 0; k < KEYS; k++) { /* in two buckets; one of the keys takes more than a line */
         names[k] = seam_key((uint32_t)k % 2, k, k == 3 ? 70 : 0);
         assert_int_equal(hf_key_make(names[k], &key[k], &err), 0);
     }

@@ -7,7 +7,7 @@
 enum { PARTIES = 12, START_US = 110000 /* no machine is quicker */ };
 
 static unsigned char disk[SEAM_BYTES];
-static int wholes; /* so often all of the file was synced */
+static int wholes; /* how often the whole file was synced */
 static hf_row row;
 static hf_error err;
 static int64_t clock_us;
@@ -15,7 +15,7 @@ static hf_rowkey first, second, third; /* of one bucket */
 
 /* ---- the disk ---- */
 
-/* The sectors of these bytes, as they are now. */
+/* Puts the sectors of these bytes on disk, as they are now. */
 static void reaches_disk(const void *at, size_t n)
 {
     size_t from = (size_t)((const unsigned char *)at - seam.base) / HF_SECTOR * HF_SECTOR;
@@ -42,7 +42,7 @@ static hf_store *begin(int clients)
     return seam.client[0].st;
 }
 
-/* The power fails, and is there again so much later. */
+/* Lets the power fail and return after after_us. */
 static hf_store *reboot(int64_t after_us)
 {
     hf_store *st = seam.client[0].st;
@@ -68,7 +68,7 @@ static void get(hf_store *st, const hf_rowkey *key)
     if (drv->get(st, key, &row, &clock_us, &err)) fail_msg("%s", err.text);
 }
 
-/* Writes the key's row: so many parties, and the result, if there is one. */
+/* Writes the key's row, with that many parties, and with the result, if there is one. */
 static void put(hf_store *st, const hf_rowkey *key, int64_t ahead_us, uint32_t parties,
                 const char *result)
 {
@@ -119,8 +119,8 @@ static struct hf__marker *markers_of(hf_store *st, const struct hf__cell *cell)
 
 /* ---- tokens ---- */
 
-/* A process that writes a key more often than once in a microsecond runs ahead of the clock: never
-   by more than it takes to start again, but for what the disk knows. */
+/* A process that writes a key more than once in a microsecond gets ahead of the clock: never by
+   more than a restart takes, unless the ceiling on disk says so. */
 static void no_token_comes_twice(void **state)
 {
     static const int64_t aheads_us[] = {0, 100000, 1000000, 59000000, 600000000};
@@ -139,8 +139,8 @@ static void no_token_comes_twice(void **state)
     }
 }
 
-/* Then what is below the ceiling costs what it costs at the clock's pace, and raising it doesn't
-   put all of the file on disk. */
+/* A rev below the ceiling costs no more than one at the clock's pace, and raising the ceiling
+   doesn't sync the whole file. */
 static void what_is_ahead_costs_no_more(void **state)
 {
     long steps[2];
@@ -177,8 +177,8 @@ static void make(hf_store *st, void *arg)
     put(st, made->key, 0, made->parties, NULL);
 }
 
-/* A process that dies while it makes a cell with a long key leaves that key's text there, which may
-   be on disk when something else begins in the midst of it. */
+/* A process that dies while it makes a cell with a long key leaves that key's text there. The text
+   may be on disk when another cell begins in the middle of it. */
 static void what_the_dead_began_is_nothing(void **state)
 {
     long died = 0;
@@ -211,7 +211,7 @@ static void what_the_dead_began_is_nothing(void **state)
 
 /* ---- markers ---- */
 
-/* Of the two copies one is another key's by then, and the removal that it had said is gone. */
+/* One of the two copies is another key's by then, and the removal that it recorded is gone. */
 static void what_was_removed_stays_so(void **state)
 {
     (void)state;
@@ -270,7 +270,7 @@ static void write_meanwhile(void *arg, uint64_t line, uint64_t n)
 {
     on_sync(arg, line, n);
     if (n || wholes > 20) return;
-    hf_row mine = row; /* of the thread that syncs */
+    hf_row mine = row; /* called by the thread that syncs */
     hf_row_init(&row);
     assert_int_equal(hf_row_room(&row, 64), 0);
     seam.running = 1;
@@ -297,7 +297,8 @@ static void who_grows_a_body_gets_there(void **state)
     seam_free();
 }
 
-/* Synced in its new cell, it may still be in the old one, too, of which the disk knows no end. */
+/* The key was synced in its new cell. It may also be in the old one, whose deletion isn't on
+   disk. */
 static void a_key_is_in_one_cell(void **state)
 {
     uint64_t lines;
@@ -308,7 +309,7 @@ static void a_key_is_in_one_cell(void **state)
     removes(st, &second);
     sync_all(st);
     removes(st, &first);
-    put(st, &first, 0, 0, "new"); /* in the other's cell, which is in front of its own */
+    put(st, &first, 0, 0, "new"); /* in the other key's cell, which comes before its own */
     assert_int_equal(drv->sync(st, &first, &err), 0);
     st = reboot(1000000);
     assert_null(seam_check(&lines));
@@ -322,7 +323,7 @@ static void a_key_is_in_one_cell(void **state)
     removes(st, &first);
     get(st, &first);
     assert_int_equal(row.done_us, 0);
-    /* Nor when it has the second cell again. */
+    /* Nor if it is in the second cell again. */
     put(st, &third, 0, 0, NULL);
     put(st, &first, 0, 0, NULL);
     assert_int_equal(two->hash, first.hash);

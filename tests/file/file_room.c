@@ -15,7 +15,7 @@
 
 /* ---- what fails ---- */
 
-static int mmaps, fallocates, syncs, callocs; /* so many of the next calls do */
+static int mmaps, fallocates, syncs, callocs; /* how many of the next calls of each function fail */
 
 void *__real_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t from);
 void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t from);
@@ -164,7 +164,8 @@ static void change(size_t at, uint64_t word)
     close(fd);
 }
 
-/* As if the file were of an earlier boot. `lag`: its second block is older than the first. */
+/* Changes the file as if it were of an earlier boot. `lag`: its second boot block is older than the
+   first by this. */
 static void reboot(uint64_t lag)
 {
     struct hf__boot b[2];
@@ -179,7 +180,7 @@ static void reboot(uint64_t lag)
     close(fd);
 }
 
-/* A rev far ahead of the clock has to be below the ceiling, which is on the disk first. */
+/* A rev far ahead of the clock has to be below the ceiling, which is synced first. */
 static void the_ceiling_is_raised_on_the_disk(void **state)
 {
     hf_row row;
@@ -222,7 +223,7 @@ static void what_cant_be_taken_over_is_told(void **state)
     syncs = 1;
     without(HF_UNAVAILABLE, strerror(EIO));
     assert_int_equal(syncs, 0);
-    /* It is of the earlier boot as long as it isn't taken over. */
+    /* It stays a store of the earlier boot until it is recovered. */
     const size_t bucket =
         HF_AT_BUCKETS + (key.hash & (HF_FILE_BUCKETS - 1)) * sizeof(struct hf__bucket);
     const struct {

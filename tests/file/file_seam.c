@@ -27,7 +27,7 @@ static void see_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t valu
 {
     (void)c, (void)word, (void)value;
     seam.now_us += us;
-    if (++seam.naps > 20) { /* nobody else runs: nothing can change any more */
+    if (++seam.naps > 20) { /* no other process runs, so nothing can change any more */
         fprintf(stderr, "# stuck on a lock word\n");
         abort();
     }

@@ -30,13 +30,14 @@ struct seam_world {
     long stop_at; /* the one before which the running client ends; 0: none */
     jmp_buf stopped;
     int running;
-    unsigned naps;                                         /* futex waits since seam_begin */
-    unsigned wakes;                                        /* of `wakeup` since seam_begin */
+    unsigned naps; /* futex waits since seam_begin */
+    /* the wakeups at `wakeup` since seam_begin */
+    unsigned wakes;
     _Atomic uint32_t *wakeup;                              /* to be watched; NULL: none */
     void (*on_step)(void *arg);                            /* before each access; NULL: nothing */
     void (*on_sync)(void *arg, uint64_t line, uint64_t n); /* n 0: everything */
     void *arg;
-    /* What the system answers from now on. */
+    /* The system's answers from now on. */
     const char *gone; /* the file is, as this says */
     int sync_error, probe_error;
 };
@@ -47,7 +48,8 @@ void seam_format(int n);
 void seam_free(void);
 /* Opens client i. */
 void seam_open(int i);
-/* Runs what(arg) as client i; 1 if it was ended at access number `at` (1, 2 ...; 0: never). */
+/* Runs what(arg) as client i. Returns 1 if the client was killed at access number `at` (1, 2 ...;
+   0: never). */
 int seam_run(int i, long at, void (*what)(hf_store *st, void *arg), void *arg);
 
 /* All of the state, to go back to. */
@@ -64,8 +66,8 @@ void seam_restore(const struct seam_image *from);
    it takes. The text is the caller's to free. */
 char *seam_key(uint32_t bucket, int n, size_t len);
 
-/* Checks that no two things in the heap overlap and that all lies below bump; what is reachable is
-   counted in *ret_lines. NULL, or what is wrong. */
+/* Checks that no two things in the heap overlap, and that all lie below the bump. Counts the
+   reachable lines in *ret_lines. Returns NULL, or what is wrong. */
 const char *seam_check(uint64_t *ret_lines);
 
 #define drv (&hf__file_driver)

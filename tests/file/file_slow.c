@@ -95,7 +95,8 @@ static int make(hf_store *st, const char *by, int i, hf_error *why)
     return rc;
 }
 
-/* Until there is no room, which this store isn't given, for it is somebody else's to be given. */
+/* Fills the store until there is no room. This store gets no more, because another process is
+   allocating. */
 static void is_refused_room(hf_store *st)
 {
     int rc = 0;
@@ -108,9 +109,9 @@ static void is_refused_room(hf_store *st)
 }
 
 static sem_t done;
-static int in_vain; /* somebody waited for what the test should let go of (atomic) */
+static int in_vain; /* a thread waited in vain for what the test should release (atomic) */
 
-/* Lets go of what is held if nobody else does: then the test fails, and ends. */
+/* Releases what is held if the test doesn't: then the test fails, and ends. */
 static void *let_go(void *arg)
 {
     const pid_t *child = arg;
@@ -188,7 +189,7 @@ static void one_that_grows_it_is_stopped(void **state)
     pthread_create(&thread, NULL, let_go, &child);
     if (open_briefly(&st)) fail_msg("%s", err.text);
     is_refused_room(st);
-    /* What there is is used on. */
+    /* The space that is there can still be used. */
     char text[300];
     hf_row_init(&row);
     snprintf(text, sizeof text, "child/%0200d", 0);
@@ -205,7 +206,7 @@ static void one_that_grows_it_is_stopped(void **state)
     drv->close(st);
 }
 
-/* As if the file were of an earlier boot. */
+/* Changes the file as if it were of an earlier boot. */
 static void reboot(void)
 {
     struct hf__boot b[2];
@@ -297,7 +298,7 @@ static void write_ahead(void)
     drv->close(st);
 }
 
-/* As if somebody had died while he made a cell. */
+/* Leaves what a process leaves that dies while it makes a cell. */
 static void leave_stale(void)
 {
     uint64_t one = 1;
@@ -307,7 +308,7 @@ static void leave_stale(void)
     close(fd);
 }
 
-/* Until the disk is needed, which holds it up. */
+/* Acquires until a call needs the disk, which blocks it. */
 static void *acquire_slowly(void *arg)
 {
     char text[300] = "ahead";
@@ -353,7 +354,7 @@ static void others_dont_wait_for_the_disk(void **state)
     }
 }
 
-/* What it asks in such a hurry isn't to be seen. */
+/* The flag of an acquire that must not wait isn't stored. */
 static void the_hurry_isnt_stored(void **state)
 {
     hf_lock *lock;

@@ -88,7 +88,7 @@ static void put(hf_store *st, const char *text, int is_done)
     hf_row_clear(&row);
 }
 
-/* Other keys, more than what lies close enough to be one part. */
+/* Writes so many other keys that they are more than one part of the file. */
 static void put_many(hf_store *st, int from)
 {
     char text[32];
@@ -103,7 +103,7 @@ static void only_what_a_key_needs(void **state)
     (void)state;
     hf_store *st = open_store();
     hf_rowkey key = key_of("event");
-    put(st, neighbor(0), 0); /* in front of it in the bucket's chain */
+    put(st, neighbor(0), 0); /* this key comes before it in the bucket's chain */
     put_many(st, 0);
     put(st, "event", 1);
     put_many(st, 400);
@@ -166,7 +166,7 @@ static void what_lies_in_many_places_is_all(void **state)
     drv->close(st);
 }
 
-/* What is in the way of finding the key is no reason for not syncing it. */
+/* Damage on the way to the key is no reason not to sync it. */
 static void what_cant_be_found_is_all(void **state)
 {
     (void)state;
@@ -176,7 +176,8 @@ static void what_cant_be_found_is_all(void **state)
     _Atomic uint64_t *const links[] = {&cell->body[0], &cell->body[1], &cell->marker};
     for (int i = 0; i < 6; i++) {
         uint64_t link = *links[i / 2];
-        *links[i / 2] = link ^ (i % 2 ? UINT64_C(1) << 60 : 1); /* its number, or its seal */
+        /* either the number in the link, or its seal */
+        *links[i / 2] = link ^ (i % 2 ? UINT64_C(1) << 60 : 1);
         assert_int_equal(sync_of(st, "event"), 0);
         assert_int_equal(wholes, 1);
         assert_int_equal(parts, 0);
@@ -198,7 +199,7 @@ static void a_bucket_in_use_is_waited_for_a_limited_time(void **state)
     assert_int_equal(drv->open(&url, BRIEFLY_MS, &st, &(hf_caps){0}, &err), 0);
     hf_rowkey key = key_of("event");
     struct hf__bucket *b = hf__bucket_at(hf__client_of(st), key.hash);
-    b->lock = hf__client_of(other)->word; /* which lives, and doesn't let go of it */
+    b->lock = hf__client_of(other)->word; /* the other client lives, and keeps the lock */
     assert_int_equal(sync_of(st, "event"), 0);
     assert_int_equal(wholes, 1);
     assert_int_equal(parts, 0);
@@ -219,7 +220,8 @@ static void a_part_that_fails_is_said(void **state)
     assert_non_null(strstr(err.text, strerror(EIO)));
     assert_int_equal(parts, 1);
     msync_sys = 0;
-    /* What couldn't be written counts as clean now: no later sync says that it is on disk. */
+    /* Pages whose writing failed count as clean now: no later sync can prove that they are on
+       disk. */
     assert_int_equal(sync_of(st, "event"), HF_UNAVAILABLE);
     assert_int_equal(parts + wholes, 0);
     drv->close(st);

@@ -29,14 +29,14 @@
 enum { THREADS = 4, KEYS = 2, BYTES = 4 << 20, LIVES_CAP = 60000, WAIT_US = 20000000, WAKEUP = 3 };
 
 static unsigned char *base;
-/* By slot: 1 + number of the life that has it; 0: none. */
+/* For each slot, 1 + the number of the life that has it; 0: none. */
 static _Atomic uint32_t alive[HF_FILE_SLOTS];
 static _Atomic uint32_t inside[KEYS];
 static _Atomic uint64_t top[KEYS], deaths, grants, conflicts;
 static _Atomic int over, n_wrong;
 static char why[300];
 
-/* One process: its client, and when it dies. */
+/* One simulated process: its client, and when it dies. */
 struct life {
     uint32_t number;
     int64_t seams; /* accesses that it still makes; negative: no end */
@@ -163,8 +163,8 @@ static void enter(int key)
 
 static void leave(int key) { atomic_store(&inside[key], 0); }
 
-/* Nobody rings for the dead here, so a waiter also asks by itself, as the library's expiry monitor
- * does. */
+/* Acquires a key. The dead wake no waiter here, so a waiter also polls, as the library's expiry
+   monitor does. */
 static int acquire(struct life *l, int k, const hf_rowkey *key)
 {
     hf_error err;
@@ -203,7 +203,7 @@ static void act(struct life *l)
     hf_rowkey key;
     int k = (int)(r & 1);
     struct hf_event end = {.kind = HF_EV_RELEASE};
-    if ((r >> 8 & 15) == 0) { /* a key of its own: cells and space */
+    if ((r >> 8 & 15) == 0) { /* sometimes a key of its own, which needs cells and space */
         snprintf(text, sizeof text, "new/%u", (unsigned)(r >> 16 & 255));
         struct hf_event try = {.kind = HF_EV_TRY};
         if (hf_key_make(text, &key, NULL)) abort();
@@ -272,7 +272,7 @@ static void *thread(void *arg)
     l.party.owner[0] = 't';
     while (!over) {
         l.number = lives++;
-        if (l.number >= LIVES_CAP) break; /* what the dead had allocated is lost */
+        if (l.number >= LIVES_CAP) break; /* space that a dead client had allocated is lost */
         l.seams = (int64_t)(next_random() % 3000);
         live(&l);
     }

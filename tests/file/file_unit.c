@@ -267,7 +267,7 @@ static void many_keys_grow_the_file(void **state)
     hf_row_clear(&cur);
 }
 
-/* Texts whose hashes have so many low bits in common. */
+/* Makes texts whose hashes have this many low bits in common. */
 static void colliding(char text[][32], int n, int bits)
 {
     uint64_t mask = (UINT64_C(1) << bits) - 1, want = hf_key_hash("first", 5) & mask;
@@ -277,7 +277,7 @@ static void colliding(char text[][32], int n, int bits)
         if ((hf_key_hash(text[have], strlen(text[have])) & mask) == want) have++;
     }
 }
-enum { BUCKET_BITS = 16, SET_BITS = 18 }; /* of what remembers lines, see hints.h */
+enum { BUCKET_BITS = 16, SET_BITS = 18 }; /* of the cache in hints.h */
 _Static_assert((unsigned long)HF_FILE_BUCKETS *HF_SETS == 1 << SET_BITS, "a set");
 
 static void a_bucket_with_many_keys(void **state)
@@ -323,7 +323,8 @@ static void a_bucket_with_many_keys(void **state)
         assert_int_equal(cur.rev, i + 1);
     }
 
-    /* Made again: above the last. Deleting what isn't there does nothing. */
+    /* A key that is made again has a greater rev than before. Deleting an absent row does
+       nothing. */
     row.n_holders = 0;
     row.rev = row.token = token + 900000000;
     assert_int_equal(replace(st, text[3], token, &row, NULL), 0);
@@ -336,7 +337,7 @@ static void a_bucket_with_many_keys(void **state)
     hf_row_clear(&cur);
 }
 
-/* Of a key, or none; of those that share a set some are forgotten. */
+/* A hint is that of the key, or none. Of keys that share a set, some are forgotten. */
 static void hints_are_kept_for_some(void **state)
 {
     enum { MANY = 3 * HF_WAYS };
@@ -370,7 +371,7 @@ static void hints_are_kept_for_some(void **state)
     assert_int_equal(hf__hint_of(&c, &other), 0);
     other.hash = key.hash + HF_FILE_BUCKETS;
     assert_int_equal(hf__hint_of(&c, &other), 0);
-    /* A key with a cache of its own is answered by that. */
+    /* A key with a hint of its own doesn't use the shared cache. */
     uint64_t own = 77;
     key.hint = &own;
     assert_int_equal(hf__hint_of(&c, &key), 77);

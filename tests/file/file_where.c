@@ -13,7 +13,8 @@ enum { USER = 1234 };
 
 /* ---- the system ---- */
 
-static const char *passwd_home; /* of the caller; NULL: the passwd doesn't know the caller */
+static const char *passwd_home; /* the caller's home directory; NULL: passwd doesn't have the
+                                   caller */
 int __real_getpwuid_r(uid_t who, struct passwd *to, char *buffer, size_t n, struct passwd **ret);
 int __wrap_getpwuid_r(uid_t who, struct passwd *to, char *buffer, size_t n, struct passwd **ret);
 int __wrap_getpwuid_r(uid_t who, struct passwd *to, char *buffer, size_t n, struct passwd **ret)
@@ -39,7 +40,7 @@ int __wrap_mkdir(const char *name, mode_t mode)
     return -1;
 }
 
-static int is_root; /* and what is called "theirs" is a user's */
+static int is_root; /* 1: the caller is root, and what is called "theirs" is another user's */
 static int everything_is_ours;
 uid_t __real_geteuid(void);
 uid_t __wrap_geteuid(void);
@@ -120,7 +121,7 @@ static void without_home_the_passwd_says(void **unused)
     opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
 }
 
-/* The first directory that can't be made is told, not what comes of it. */
+/* The error names the first directory that can't be made, not what follows from that. */
 static void the_first_reason_is_told(void **unused)
 {
     static const struct {
@@ -142,7 +143,7 @@ static void the_first_reason_is_told(void **unused)
         snprintf(says, sizeof says, "make directory '%s'", first);
         opens_as("file:", cases[i].code, says);
     }
-    /* What is there needn't be made, whatever the system says of that. */
+    /* An existing directory needn't be made, whatever mkdir says. */
     mkdir_fails_at = NULL;
     opens_as("file:", 0, "");
     assert_int_equal(unlink(store), 0);
@@ -177,7 +178,7 @@ static void root_writes_nothing_into_a_users_home(void **unused)
     opens_as("file:", 0, "");
     assert_true(exists(store));
     assert_int_equal(rmdir(theirs), 0); /* nothing is in it */
-    /* Nor one that isn't there, in somebody's directory. */
+    /* Nor does it make one below another user's directory. */
     assert_int_equal(__real_mkdir(theirs, 0700), 0);
     snprintf(theirs, sizeof theirs, "%s/theirs/new/home", home);
     setenv("HOME", theirs, 1);

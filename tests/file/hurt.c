@@ -42,7 +42,7 @@ static int write_text(const char *path, const char *text)
     return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* Root has what it needs; anybody else becomes root of a user namespace. */
+/* Becomes root of a user namespace, unless it is root already. */
 static int become_root(void)
 {
     char map[64];
@@ -174,7 +174,7 @@ struct hurt_child *hurt_start(int (*body)(struct hurt_child *me, void *arg), voi
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (!pid) {
-        /* Whatever happens to the test, nothing of it stays behind. */
+        /* However the test ends, its processes end with it. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         /* The framework's handlers, and its way of failing, would go on with the next test. */
         setenv("CMOCKA_TEST_ABORT", "1", 1);
@@ -277,7 +277,7 @@ static int go_through(struct hurt_child *me, void *arg)
     return 0;
 }
 
-/* Waits for the child to end, or to stay at one place for so long that it hangs. */
+/* Waits for the child to end, or to stay at one place for so long that it counts as hanging. */
 static void watch(struct hurt_child *c)
 {
     long at = -1;

@@ -50,12 +50,12 @@ int64_t hurt_us(void);                         /* CLOCK_BOOTTIME */
 
 /* ---- children ---- */
 
-/* What a child leaves behind, and how it ended. Shared with the running child. */
+/* The results of a child, and how it ended. Shared with the running child. */
 struct hurt_child {
     pid_t pid;
-    int status; /* what its body returned; -1: it didn't */
+    int status; /* what its body returned; -1: it didn't return */
     int signal; /* that ended it, or 0 */
-    int late;   /* it was ended because its time was over */
+    int late;   /* it was killed because its time was over */
     long at;    /* how far it got */
     uint64_t number[4];
     char text[600];
@@ -69,20 +69,20 @@ void hurt_await(struct hurt_child *c, int ms);
 void hurt_until(const struct hurt_child *c, long at);
 void hurt_kill(struct hurt_child *c); /* SIGKILL, and waits */
 void hurt_free(struct hurt_child *c);
-/* The whole of it: 0 if the child ended by itself with 0; else fails, saying how it ended. */
+/* Runs a child to its end. Fails, and says how it ended, unless it ended by itself with 0. */
 void hurt_run(int (*body)(struct hurt_child *me, void *arg), void *arg, int ms);
 
 /* Calls one(me, i, arg) for i = 0 to n - 1, in children: one that fails, crashes or hangs is noted
    and the next i has a new child. How many failed; the first few are shown. */
 long hurt_each(long n, int (*one)(struct hurt_child *me, long i, void *arg), void *arg);
 
-/* In a child: says what is wrong and returns 1. */
+/* Called in a child: notes what is wrong, and returns 1. */
 int hurt_say(struct hurt_child *me, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A child that opens the store, takes the key, sets `at` to 1 and holds it; number[0] is the
    token. It ends when `at` becomes 2. */
 struct hurt_child *hurt_holder(const char *url, const char *key, const hf_options *options);
-/* One try: does the key look free? */
+/* Tries once. Returns 1 if the key looks free. */
 int hurt_is_free(const char *url, const char *key);
 
 /* ---- files ---- */

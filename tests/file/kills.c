@@ -35,8 +35,9 @@ enum {
     EVENTS = ROUND,
     PLACES = 512,
     JOBS_CAP = 16,
-    LONG_MS = 600000, /* nobody waits for so long */
-    LATE_MS = 900,    /* what takes so long was no wake-up: a claim had to run out */
+    LONG_MS = 600000, /* no waiter waits for longer than this */
+    /* a grant that takes longer than this came by a claim timeout, not by a wakeup */
+    LATE_MS = 900,
     ACTS = 3
 };
 
@@ -48,7 +49,7 @@ struct victim {
     _Atomic int dying;
 };
 
-/* What a job's processes share beside the store. */
+/* What a job's processes share besides the store. */
 struct arena {
     struct victim victim[VICTIMS];
     _Atomic uint64_t inside[KEYS], top[KEYS];
@@ -302,7 +303,7 @@ static void check_sessions(struct hf__client *c)
     }
 }
 
-/* In a process of its own, with nobody else on the store. */
+/* Checks what is left, in a process of its own, while no other process uses the store. */
 _Noreturn static void look_after_them(void)
 {
     const hf_driver *d = &hf__file_driver;
@@ -325,7 +326,7 @@ _Noreturn static void look_after_them(void)
     v.port.st = st;
     check_sessions(&st->c);
     if (d->scan(st, "", inherit, &v, &clock, &err)) wrong("%s", err.text);
-    /* A process that makes a key settles what an allocation left half done. */
+    /* A process that makes a key settles an allocation that was left unfinished. */
     hf_row_init(&row);
     key.hint = &hint;
     if (d->acquire(st, &key, &party, 0, &row, &clock, &err)) wrong("a new key can't be made");
@@ -377,7 +378,7 @@ static void ended(struct victim *v, int status, uint64_t *usual)
     v->pid = 0;
 }
 
-/* Victims come and go; then what they left is looked at. */
+/* Plays a round: victims come and go; then what they have left is checked. */
 static void play_round(uint64_t *random, uint64_t *usual)
 {
     uint64_t until = a->kills + ROUND;

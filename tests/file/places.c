@@ -51,7 +51,7 @@ static int open_as(struct hurt_child *me, void *arg)
     return 0;
 }
 
-/* Opens the path as this user (0: root), in a child, and uses a key. What came of it. */
+/* Opens the path as this user (0: root), in a child, and uses a key. Returns the result. */
 static const struct opening *try_open(const char *path, uid_t uid)
 {
     static struct opening o;
@@ -66,7 +66,8 @@ static const struct opening *try_open(const char *path, uid_t uid)
     return &o;
 }
 
-/* It must be refused with this code, in words that name the path and contain `why`. */
+/* Checks that the path is refused with this code, by a text that names the path and contains
+   `why`. */
 static void refused(const char *path, uid_t uid, int code, const char *why)
 {
     const struct opening *o = try_open(path, uid);
@@ -109,7 +110,7 @@ static void mount_tmpfs(const char *path, const char *options)
     if (mount("none", path, "tmpfs", 0, options)) fail_msg("tmpfs: %s", strerror(errno));
 }
 
-/* A hold under one name is a hold under the other, and the other way round. */
+/* Checks that a hold under one name is a hold under the other, and the other way round. */
 static void exclude_each_other(const char *one, const char *two)
 {
     struct hurt_child *c = hurt_holder(hurt_url(one), "key", NULL);
@@ -130,12 +131,12 @@ static void full_at_creation(void **state)
     const char *dir = directory("full", 0700);
     mount_tmpfs(dir, "size=256k");
     refused(hurt_path("full/store"), 0, HF_FULL, "no space");
-    assert_int_equal(entries(dir), 0); /* nor is half a store left behind */
+    assert_int_equal(entries(dir), 0); /* nor is an incomplete store left behind */
     assert_int_equal(mount("none", dir, "tmpfs", MS_REMOUNT, "size=16m"), 0);
     works(hurt_path("full/store"), 0);
 }
 
-/* Takes and gives back key/0, key/1 ... until the store says no. How many. */
+/* Acquires and releases key/0, key/1 ... until the store refuses. Returns how many. */
 static int take_many(hf *h, int *ret_code)
 {
     hf_lock *lock;
@@ -197,7 +198,7 @@ static void full_while_growing(void **state)
     hf_close(other);
     OK(hf_open(url, NULL, &other, &hurt_error));
     exists_and_works(other, n);
-    /* Room again: everybody goes on. */
+    /* There is room again, so all handles go on. */
     assert_int_equal(mount("none", dir, "tmpfs", MS_REMOUNT, "size=32m"), 0);
     OK(hf_acquire(other, "one more", NULL, &lock, &hurt_error));
     OK(hf_acquire(h, "another", NULL, &lock, &hurt_error));
@@ -214,7 +215,7 @@ static int limited_size(struct hurt_child *me, void *arg)
     char key[200];
     int rc = hf_open(arg, NULL, &h, &err);
     if (rc) return hurt_say(me, "%s", err.text);
-    /* Without a word SIGXFSZ would end the program. */
+    /* Without a handler SIGXFSZ would end the program. */
     if (setrlimit(RLIMIT_FSIZE, &limit)) return hurt_say(me, "setrlimit: %s", strerror(errno));
     for (int i = 0; !rc && i < 1000000; i++) {
         snprintf(key, sizeof key, "key/%0150d", i);
@@ -284,10 +285,10 @@ static void foreign_owner(void **state)
     refused(path, NOBODY, HF_DENIED, "");
     assert_int_equal(chmod(path, 0600), 0);
     refused(path, NOBODY, HF_DENIED, "");
-    refused(path, 0, HF_DENIED, "belongs to user 4242"); /* not even root falls for it */
+    refused(path, 0, HF_DENIED, "belongs to user 4242"); /* root refuses it, too */
 }
 
-/* As somebody would plant it in /tmp. */
+/* A file as an attacker would put it into /tmp. */
 static void planted_for_others(void **state)
 {
     (void)state;
@@ -326,7 +327,7 @@ static void links(void **state)
     assert_int_equal(symlink(hurt_path("nowhere"), hurt_path("dangling")), 0);
     refused(hurt_path("dangling"), 0, HF_DENIED, "symbolic link");
     assert_int_equal(access(hurt_path("nowhere"), F_OK), -1);
-    /* Two names, one store; somebody else's file isn't one under any name. */
+    /* Two names are one store; another user's file isn't one under any name. */
     assert_int_equal(link(real, hurt_path("hard")), 0);
     exclude_each_other(real, hurt_path("hard"));
     works(hurt_path("theirs"), 0);
@@ -357,8 +358,8 @@ static void not_files(void **state)
 
 /* ---- remote ---- */
 
-/* What the system says of the filesystem, replaced at link time (by the names that it has with
-   64-bit offsets, which is how everything is compiled). */
+/* Replaces what the system says of the filesystem, at link time (by the names with 64-bit offsets,
+   by which everything is compiled). */
 static long pretend;
 int __real_fstatfs64(int fd, struct statfs *ret);
 int __real_statfs64(const char *path, struct statfs *ret);
@@ -395,7 +396,7 @@ static void network_filesystems(void **state)
         pretend = kinds[i].magic;
         refused(path, 0, HF_UNSUPPORTED, kinds[i].name);
         refused(hurt_path("local"), 0, HF_UNSUPPORTED, kinds[i].name);
-        /* What would give locks out twice isn't advised. */
+        /* The message advises nothing that could give a lock out twice. */
         int shared = *kinds[i].name && strcmp(kinds[i].name, "fuse") != 0;
         refused(path, 0, HF_UNSUPPORTED,
                 shared ? "take a store with a server" : "only this machine mounts it, ?force=1");

@@ -33,7 +33,7 @@ static void random_cuts(void **state)
             if (power_images(20, image, &moment))
                 fail_msg("boot %ld, cut %d at %u: %s", boot, cut, moment, power_wrong);
         }
-        /* One of them is what happened, and the next boot goes on from there. */
+        /* One of the images is taken for what happened, and the next boot goes on from it. */
         if (power_check(image, moment, 1)) fail_msg("boot %ld: %s", boot, power_wrong);
         cutlog_free(power.log);
         assert_int_equal(rename(image, store), 0);
@@ -65,7 +65,7 @@ static void many_holders(void) /* bodies are replaced by larger ones */
     }
 }
 
-static void marker_goes(void) /* and its cell becomes another key's */
+static void marker_goes(void) /* the marker is removed, and its cell becomes another key's */
 {
     hf_options o = power_one_try();
     hf_once once;
@@ -86,7 +86,8 @@ static void before_subsets(void)
     power_run_event(KEYS + 4, 0, 1);
 }
 
-/* Images of a moment: every subset of the sectors that differ from what was synced, or a sample. */
+/* Tries images of a moment: every subset of the sectors that differ from what was synced, or a
+   sample. */
 static long subsets_at(uint32_t moment, uint64_t most, const char *image)
 {
     int64_t day_us = power_day_skew_us;
@@ -157,7 +158,7 @@ static void undone_by(int which, const char *store, const char *image)
     cutlog_free(power.log);
 }
 
-/* Its marker has a place from then on. */
+/* From then on the key's cell has a place for a marker. */
 static void done_for_a_second(int which)
 {
     hf_options o = power_one_try();
@@ -167,7 +168,8 @@ static void done_for_a_second(int which)
     power_time_passes(120000000);
 }
 
-/* The event is done but for its last sync, of which nobody was told: returns the moment before. */
+/* Marks an event up to its last sync, which no client has seen return. Returns the moment
+   before. */
 static uint32_t nearly_done(const char *store)
 {
     power_fresh(store);
@@ -179,7 +181,7 @@ static uint32_t nearly_done(const char *store)
     first_finish();
     power_end();
     uint32_t moment = cutlog_now(power.log);
-    /* Of its parts the last one that wasn't on disk. */
+    /* Finds the last part of it that wasn't on disk. */
     while (cutlog_news(power.log, moment + 1) != 2 || !cutlog_units(power.log, moment)) moment--;
     return moment;
 }

@@ -146,7 +146,7 @@ void power_run_event(int which, unsigned flags, int finishes)
     promise(RESULT, which, 0);
 }
 
-/* What comes and goes, and leaves its cells to others. */
+/* Uses keys that are deleted again, whose cells other keys then use. */
 static void run_passing(void)
 {
     hf_options o = power_one_try();
@@ -170,7 +170,7 @@ static void run_passing(void)
     }
 }
 
-/* Some are opened anew, with other sessions; what they hold ends. */
+/* Opens some handles anew, with other sessions; what they held ends. */
 static void open_again(const char *url)
 {
     for (int i = 0; i < HELD; i++) {
@@ -311,8 +311,8 @@ static int look_around(hf *h, uint32_t moment, int adopts)
     return 0;
 }
 
-/* Opens an image of the moment, twice, and looks at everything. `adopts`: what is found is what is
-   known from then on. */
+/* Opens an image of the moment, twice, and checks everything. `adopts`: later checks start from
+   what is found. */
 int power_check(const char *path, uint32_t moment, int adopts)
 {
     hf *h;
@@ -325,7 +325,7 @@ int power_check(const char *path, uint32_t moment, int adopts)
     return rc;
 }
 
-/* The recovery of this image is cut too, and what that leaves is recovered. */
+/* Cuts the recovery of this image, too, and recovers what that leaves. */
 static int cut_recovery(const char *path, uint32_t moment)
 {
     const char *path2 = hurt_path("again");

@@ -35,7 +35,7 @@ extern struct power {
 
 /* ---- clocks ---- */
 
-extern int64_t power_day_skew_us; /* of the time of day from the real one */
+extern int64_t power_day_skew_us; /* how far the time of day differs from the real one */
 void power_time_passes(int64_t us);
 void power_reboot(int64_t off_us); /* the machine is on again after `off_us` */
 
@@ -53,9 +53,9 @@ void power_end(void);
 
 /* ---- after the cut ---- */
 
-extern char power_wrong[900]; /* what is wrong with an image */
-/* Opens an image of the moment, twice, and looks at everything. `adopts`: what is found is what is
-   known from then on. 0: all good. */
+extern char power_wrong[900]; /* why an image is wrong */
+/* Opens an image of the moment, twice, and checks everything. `adopts`: later checks start from
+   what is found. Returns 0 if all is right. */
 int power_check(const char *path, uint32_t moment, int adopts);
 /* Random images of a random moment of the log; the last one's is left at `image`. 0: all good. */
 int power_images(int n, const char *image, uint32_t *ret_moment);

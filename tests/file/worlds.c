@@ -39,7 +39,7 @@ static void becomes_free(const char *key)
     hf *h;
     hf_lock *lock;
     hf_options o = HF_OPTIONS_INIT;
-    o.wait_ms = 20000; /* less than after what any waiter looks of itself */
+    o.wait_ms = 20000; /* less than the time between two polls of a waiter */
     OK(hf_open(url, NULL, &h, &hurt_error));
     OK(hf_acquire(h, key, &o, &lock, &hurt_error));
     OK(hf_release(lock, &hurt_error));
@@ -73,7 +73,7 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* In the child of a fork its parent's lock and wait are LOST, whatever is asked of them. */
+/* In the child of a fork each call with the parent's lock or wait returns LOST. */
 static const char *all_lost(hf_lock *lock, hf_wait *wait)
 {
     hf_error err = {0};
@@ -93,7 +93,7 @@ static const char *all_lost(hf_lock *lock, hf_wait *wait)
     return called ? "a callback was called" : NULL;
 }
 
-/* Its parent's handle opens the store anew, whichever function is the first to be called. */
+/* The parent's handle opens the store anew, whichever function is called first. */
 static const char *works(hf *h, int first)
 {
     hf_lock *l = NULL;
@@ -149,8 +149,8 @@ static void a_forked_handle_opens_its_store_anew(void **state)
             if (!wrong) wrong = all_lost(lock, wait);
             if (wrong) fprintf(stderr, "# in the child: %s\n", wrong);
             if (i % 2) hf_close(h);
-            /* With all that happens at exit; but a search for leaks waits for the allocator's
-               locks, which a thread of the parent may have held. */
+            /* Ends with all exit handlers, except where a leak checker would wait for the
+               allocator's locks, which a thread of the parent may have held. */
             if (i % 10 == 0 && !SANITIZED) exit(wrong ? 1 : 0);
             _exit(wrong ? 1 : 0);
         }
@@ -211,7 +211,7 @@ static void *be_busy(void *arg)
     return NULL;
 }
 
-/* Whatever the other threads are in the middle of: the child starts clean. */
+/* Whatever the other threads are doing, the child starts clean. */
 static void fork_while_threads_work(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static pid_t leave(enum leaving how, hf *h)
     _exit(1);
 }
 
-/* A holder that leaves somebody behind, whose pid is number[1]. */
+/* Plays a holder that leaves a process behind, whose pid is number[1]. */
 static int hold_and_leave(struct hurt_child *me, void *arg)
 {
     const enum leaving *how = arg;
@@ -310,7 +310,7 @@ static void a_passed_session_does(void **state) { (void)state, what_is_left(PASS
 
 /* ---- containers ---- */
 
-/* A child that is process 1 of a PID namespace of its own. */
+/* Starts a child that is process 1 of a PID namespace of its own. */
 static struct hurt_child *container(int (*body)(struct hurt_child *me, void *arg), void *arg)
 {
     int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
@@ -322,7 +322,7 @@ static struct hurt_child *container(int (*body)(struct hurt_child *me, void *arg
     return c;
 }
 
-/* Takes the key, waiting if told so, and holds it. number[0]: the token. */
+/* Acquires the key, waiting if it is told to, and holds it. number[0]: the token. */
 static int hold_as_first(struct hurt_child *me, void *arg)
 {
     hf *h;
@@ -344,8 +344,8 @@ static int count_waiters(void *arg, const hf_info *info)
     return 0;
 }
 
-/* The same thread number in two containers: the death of one neither frees nor keeps what the other
-   holds. */
+/* Two containers have the same thread number: the death of one thread neither frees nor keeps what
+   the other holds. */
 static void containers_do_not_mix(void **state)
 {
     (void)state;
@@ -363,7 +363,7 @@ static void containers_do_not_mix(void **state)
             OK(hf_peek(h, "key", count_waiters, &waiters, &hurt_error));
             assert_true(hurt_us() < end);
         }
-        assert_int_equal(b->at, 0); /* never while the other lives */
+        assert_int_equal(b->at, 0); /* it isn't granted while the other one lives */
         assert_false(hurt_is_free(url, "key"));
         assert_true(a->number[0] > last);
         last = a->number[0];
@@ -400,8 +400,8 @@ static int hammer(struct hurt_child *me, void *arg)
     }
 }
 
-/* Killed in the middle of whatever it does, in the window where a robust futex would have marked
-   the other's lock as its own. */
+/* The process is killed at any point, also where a robust futex would have marked the other's lock
+   as its own. */
 static void a_neighbour_dies_at_work(void **state)
 {
     (void)state;
@@ -453,7 +453,7 @@ static int one_of_many(struct hurt_child *me, long round)
     for (;;) pause();
 }
 
-/* Process 1 of a namespace, which lets its children take the key one after the other. */
+/* Plays process 1 of a namespace, whose children acquire the key one after the other. */
 static int same_number(struct hurt_child *me, void *arg)
 {
     (void)arg;
@@ -527,7 +527,7 @@ static void other_clocks_are_refused(void **state)
     assert_true(hurt_is_free(url, "key"));
 }
 
-/* Orphans come to this program, which ends them. */
+/* Orphans become children of this program, which ends them. */
 static int adopt_orphans(void **state)
 {
     (void)state;

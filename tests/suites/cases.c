@@ -326,7 +326,7 @@ static void do_step(struct state *s, const json_t *step)
     while (s->n_texts) free(s->text[--s->n_texts]);
 }
 
-/* 1: every step did what it should. */
+/* Plays one case. Returns 1 if every step did what it should. */
 static int do_case(const json_t *one, size_t number)
 {
     struct state *s = calloc(1, sizeof *s);

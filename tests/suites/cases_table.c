@@ -75,8 +75,8 @@ const char *key_of(struct state *s, const json_t *step)
 
 enum { NO_UNIT = -2 };
 
-/* As the packages read it: digits with at most one point, and a unit, which 0 alone does without.
-   -1: it isn't one. */
+/* Reads a time as the packages do: digits with at most one point, and a unit, which only 0 may
+   lack. Returns -1 if the text is none. */
 static int64_t time_of(const char *text)
 {
     static const struct {

@@ -20,10 +20,10 @@ struct store {
     hf *h;
 };
 
-/* What a step called "as": a lock, an event, or a wait for one. */
+/* What the name in a step's "as" stands for: a lock, an event, or a wait for one. */
 struct grant {
     const char *name;
-    hf_lock *lock; /* NULL: given back, or not here yet */
+    hf_lock *lock; /* NULL: released, or not acquired yet */
     uint64_t token;
     int64_t keep_ms;
     hf_wait *wait;
@@ -35,7 +35,7 @@ struct state {
     const char *prefix;
     struct store store[NAMES];
     struct grant grant[NAMES];
-    char *text[TEXTS]; /* what options point to, until the end of the step */
+    char *text[TEXTS]; /* the texts that options point to, until the end of the step */
     size_t n_texts;
     char failure[1024];
 };
@@ -52,7 +52,7 @@ struct shown {
     int n;
 };
 
-/* What the step should have done and hasn't; the first one counts. */
+/* Notes what the step should have done and hasn't; only the first call counts. */
 __attribute__((format(printf, 2, 3))) void fail(struct state *s, const char *format, ...);
 int64_t local_ms(void);
 
@@ -73,7 +73,7 @@ int read_options(struct state *s, const json_t *step, struct asked *to, hf_error
 hf *store_of(struct state *s, const char *name);
 struct grant *find(struct state *s, const char *name);
 struct grant *name_grant(struct state *s, const json_t *step);
-/* Of the grant of that name, or the number itself. */
+/* Returns the token of the grant of that name, or the number itself. */
 uint64_t token_named(struct state *s, const json_t *name);
 
 /* ---- what came of it ---- */

@@ -69,15 +69,15 @@ static void die(void)
     for (;;) pause();
 }
 
-/* Not sched_yield: where several processes do nothing else, kernels have been seen (Linux 6.18) to
-   let nobody else run for minutes. */
+/* Sleeps. sched_yield won't do: where several processes do nothing else, some kernels (Linux 6.18)
+   let no other process run for minutes. */
 static void nap(void)
 {
     const struct timespec t = {0, 20000};
     nanosleep(&t, NULL);
 }
 
-/* What a holder does: proves that it is alone and that its token is the greatest. */
+/* Plays a holder, which proves that it is alone and that its token is the greatest. */
 static void hold(struct request *r, hf_lock *lock, uint64_t *seed, int dies)
 {
     uint64_t me = (uint64_t)getpid();
@@ -127,7 +127,7 @@ static void ask_async(hf *h, const char *key, struct request *r, uint64_t *seed,
         note_failure(r, rc, &t.err);
         return;
     }
-    /* It is QUEUED once the store has recorded it. */
+    /* The wait is QUEUED once the store has recorded it. */
     while (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) < HF_WAIT_QUEUED &&
            !__atomic_load_n(&t.done, __ATOMIC_ACQUIRE))
         nap();
@@ -210,7 +210,8 @@ static int by_token(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Pairs in the wrong order: somebody with a later token stood before this one was even made. */
+/* Counts pairs in the wrong order: a request with a later token stood in the queue before this one
+   was even made. */
 static uint64_t out_of_order(uint32_t key, uint64_t *ret_pairs)
 {
     uint64_t n = 0, bad = 0, first = UINT64_MAX;

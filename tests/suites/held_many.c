@@ -118,7 +118,7 @@ static void check(int good, const char *what)
     fflush(stdout);
 }
 
-/* For so many lease lengths, as long as nothing is lost. */
+/* Holds for this many lease lengths, as long as nothing is lost. */
 static void hold(const char *what)
 {
     hf_stats before = stats(), now = before;
@@ -137,7 +137,7 @@ static void hold(const char *what)
     check(now.lost == before.lost, text);
 }
 
-/* The store still has them as ours: looked at beside the slow way. */
+/* Checks on a direct connection that the store still has the grants as ours. */
 static void look(const char *url)
 {
     hf *beside;
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     printf("1..%d\n", checks);
     fflush(stdout);
     scratch_remove();
-    /* To give back so many takes longer than their leases last. The proxy ends with this process.
-     */
+    /* Releasing so many would take longer than their leases last. The proxy ends with this
+       process. */
     _exit(wrong != 0);
 }

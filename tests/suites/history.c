@@ -83,7 +83,7 @@ static void *thread(void *number)
     return NULL;
 }
 
-/* The program as a client, or as all of them. */
+/* Runs this program as one client, or as all of them. */
 static int be_client(const char *fd, const char *number)
 {
     int n = (int)strtol(number, NULL, 10);
@@ -95,7 +95,7 @@ static int be_client(const char *fd, const char *number)
         h_client_run(w, n);
         return 0;
     }
-    /* What is in memory goes with its last handle. */
+    /* The contents of a memory store go with its last handle. */
     hf *keeper;
     if (hf_open(w->plan.url, NULL, &keeper, NULL)) return 70;
     for (intptr_t i = 0; i < w->plan.clients; i++)
@@ -161,7 +161,8 @@ static void end_all(void)
 
 static int processes(void) { return threads ? 1 : w->plan.clients; }
 
-/* Nobody has met what must not be, is later than it may be, or has gone. How many are left; -1. */
+/* Checks that no client has met what must not be, hangs, or has gone. Returns how many are left, or
+   -1. */
 static int look_after(void)
 {
     int left = 0;
@@ -189,7 +190,7 @@ static int look_after(void)
 
 /* ---- a round ---- */
 
-static int kills_10s, stops_s; /* of ten seconds, of one */
+static int kills_10s, stops_s; /* in ten seconds; in one second */
 static int kills_left;         /* in this round */
 
 /* A brisk round is many operations in a short time: its clients are killed, but never stopped, and
@@ -222,15 +223,15 @@ static void make_plan(const char *url)
     p->look = 500;
     p->budget = rough ? (options.round + 7) / 8 : options.round;
     p->faults = rough ? pick(faults[sessions], 4) : (int)(next() % 2);
-    /* Where nobody hears of a death, each costs the others a lease, or a claim; more of them than
-       that are a queue of the dead. */
+    /* Where deaths aren't reported, each one costs the others a lease, or a claim timeout: too many
+       would only make a queue of the dead. */
     kills_left = sessions ? INT32_MAX : DEATHS;
     kills_10s = pick(kills[sessions], 3);
     stops_s = rough ? pick(stops, 3) : 0;
     if (options.calm) p->faults = p->late = p->break_ = p->cancel = kills_10s = stops_s = 0;
 }
 
-/* What chance does to them, `ns` after it did so last. */
+/* Chooses what happens to the clients, `ns` after the last time. */
 static int hurt(double s)
 {
     int i = (int)(next() % (uint64_t)processes());

@@ -18,12 +18,12 @@ enum {
     H_CLIENTS = 8,
     H_OPS = 12000,    /* of one client */
     H_SLOTS = 6,      /* keys at a time; the last one's are events */
-    H_KEY_OPS = 1500, /* and what is under way then: Porcupine takes 2,000 */
+    H_KEY_OPS = 1500, /* of one key, and how many may be under way: Porcupine takes 2,000 */
     H_EVENT_OPS = 40,
     H_GENERATIONS = 64 /* of a slot of locks */
 };
 
-/* name, word in the text */
+/* the name, and the word for it in the text */
 #define H_KINDS(X)         \
     X(TRY, "try")          \
     X(ACQUIRE, "acquire")  \
@@ -50,11 +50,12 @@ struct h_op {
     int64_t asked;       /* TRY, ACQUIRE, BEGIN: the first call with this request */
     int64_t queued;      /* ACQUIRE: was seen in the store's queue by then; 0: wasn't */
     int64_t first, last; /* a grant: it was believed from then to then at least; 0: never */
-    uint64_t token;      /* of the grant that this is about, or that made the marker (DONE) */
+    uint64_t token;      /* the token of the grant that the operation is about, or that made the
+                            marker (DONE) */
     uint64_t value;      /* WRITE: the how-manyth of its grant */
     uint64_t request[2];
-    uint32_t life; /* which of its client's processes */
-    uint16_t key;  /* its number in this history */
+    uint32_t life; /* the number of its client's process */
+    uint16_t key;  /* the number of the key in this history */
     uint16_t limit;
     uint32_t lease_ms;
     uint8_t client, kind, mode;
@@ -64,7 +65,7 @@ struct h_op {
 struct h_history {
     struct h_op *op; /* in no order */
     size_t n;
-    int64_t claim_ns;    /* what was handed over and isn't taken up is passed on after this */
+    int64_t claim_ns;    /* a handover that isn't claimed is passed on after this time */
     int64_t wait_cap_ns; /* a waiter may lose its place when it waits for longer; 0: it doesn't */
 };
 
@@ -74,7 +75,7 @@ enum h_check { H_TOKENS, H_OVERLAP, H_FIFO, H_BUSY, H_FENCE, H_MARKERS, H_CHECKS
 
 struct h_verdict {
     uint64_t checked[H_CHECKS]; /* how many things of each kind were looked at */
-    uint64_t excused;           /* of the queue: a claim had time to run out */
+    uint64_t excused;           /* pairs out of order in which a claim timeout may have ended */
     uint64_t wrong[H_CHECKS];
     char why[H_CHECKS][400]; /* the first of each */
 };
@@ -86,7 +87,7 @@ void h_settle(struct h_op *op, size_t n, int64_t dead_ns);
 
 /* ---- text (history_text.c) ---- */
 
-/* One JSON object a line. `prefix` stands before the number of each key. */
+/* Writes one JSON object a line. `prefix` stands before the number of each key. */
 void h_write(FILE *to, const struct h_history *h, const char *prefix);
 const char *h_answer_word(const struct h_op *op);
 
@@ -97,15 +98,15 @@ struct h_porcupine {
     uint64_t histories, operations, illegal, unknown, busy, busy_open;
     char why[400];
 };
-/* 0, or -1 and why. The program is what `tools/porcupine` says. */
+/* Starts it: the program that `tools/porcupine` prints. Returns 0, or -1 and why. */
 int h_porcupine_start(struct h_porcupine *p, const char *tool);
-/* Judges one more history; 0: it could be told what came of it. */
+/* Has one more history judged. Returns 0 if it could be passed to the judge. */
 int h_porcupine_judge(struct h_porcupine *p, const struct h_history *h, const char *prefix);
 void h_porcupine_end(struct h_porcupine *p);
 
 /* ---- the world of the clients (history_client.c) ---- */
 
-/* What a client does, by chance, of 1000; and its store. */
+/* What a client does, as chances of 1000; and its store. */
 struct h_plan {
     char url[900];
     uint64_t seed;
@@ -113,25 +114,26 @@ struct h_plan {
     int slots;      /* keys at a time */
     int leases[3];  /* ms; 0: none */
     int hold_us;    /* at most, as a rule */
-    int late;       /* of 1000 holds: longer than the lease, without renewal */
+    int late;       /* of 1000 holds, how many last longer than the lease, without renewal */
     int break_;     /* of 1000 */
-    int cancel;     /* of 1000 waits that are started */
-    int starts;     /* of 1000 requests: started, not waited for in the call */
+    int cancel;     /* of 1000 waits that are started, how many are cancelled */
+    int starts;     /* of 1000 requests, how many are started by hf_acquire_start */
     int tries;      /* of 1000 */
     int reopen;     /* of 1000 */
     int queues;     /* waiters stand in the store's queue */
-    int faults;     /* of 1000 requests to the store: lost, before or after they took effect */
-    int look;       /* of 1000 started waits look for their place in it */
+    int faults;     /* of 1000 requests to the store, how many are lost, before or after they took
+                       effect */
+    int look;       /* of 1000 started waits, how many look for their place in the queue */
     int64_t budget; /* operations in all */
 };
 
 struct h_client {
     uint32_t n, life;     /* operations begun; processes so far */
-    int64_t late_ns;      /* when what it does now has taken too long; 0: nothing */
+    int64_t late_ns;      /* when its present action has taken too long; 0: it does nothing */
     uint64_t injected;    /* lost replies and the like */
-    uint64_t last_rounds; /* of the end: keys that it was given once more */
-    const char *doing;    /* a literal of this program: the same address in all of them */
-    char odd[600];        /* what must not have happened */
+    uint64_t last_rounds; /* of the last rounds: how many keys it acquired once more */
+    const char *doing;    /* a literal of this program, at the same address in all processes */
+    char odd[600];        /* a thing that must not happen, if it did */
     struct h_op op[H_OPS];
 };
 

@@ -24,7 +24,7 @@ struct me {
     hf *h;
     hf_error err;
     uint64_t injected_before;
-    int doubtful; /* gave up a request of which nobody knows what became */
+    int doubtful; /* how many requests it gave up whose outcome isn't known */
 };
 
 int64_t h_now(void)
@@ -60,7 +60,7 @@ static int stopped(const struct me *me) { return __atomic_load_n(&me->w->stop, _
 /* There is room for the last round, too. */
 static int full(const struct me *me) { return me->c->n + 400 > H_OPS; }
 
-/* Before the call; it stays so if nobody returns from it. */
+/* Notes the operation before the call. The note stays like this if the call never returns. */
 static struct h_op *begin(struct me *me, enum h_kind kind, uint16_t key, const char *what,
                           int64_t ms)
 {
@@ -231,7 +231,7 @@ static void prepare(struct me *me, struct asking *a, uint16_t key)
     if (a->o.mode == HF_LIMITED) a->o.limit = (uint32_t)(2 + below(me, 2));
 }
 
-/* Writes down what is asked, with a request of its own. */
+/* Notes what is asked, with a new request id. */
 static struct h_op *ask(struct asking *a, enum h_kind kind, uint8_t id[16])
 {
     struct me *me = a->me;
@@ -277,7 +277,7 @@ static int is_told(struct asking *a)
     return is;
 }
 
-/* Until the store shows the request in its row. */
+/* Waits until the store shows the request in its row. */
 static void look(struct asking *a, struct h_op *op, const char *name)
 {
     for (int i = 0; i < 50 && !a->seen && !is_told(a); i++) {
@@ -339,7 +339,7 @@ static void ask_for_lock(struct me *me)
         end(me, op, rc);
         if (!rc) me->doubtful = 0;
         if (!rc) hold(me, a.lock, op, late);
-        /* What isn't known is asked again; as a rule. */
+        /* If the outcome isn't known, the request is mostly asked again. */
         if (rc != HF_UNKNOWN || chance(me, 300) || stopped(me)) return;
     }
 }
@@ -435,7 +435,7 @@ static void last_round(struct me *me)
         uint8_t id[16];
         if (order[i] == H_SLOTS - 1) continue;
         int rc = HF_UNKNOWN;
-        /* Only a reply that is lost may be met here. */
+        /* The only failure that may occur here is a lost reply. */
         for (int tries = 0; tries < 20 && (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE); tries++) {
             prepare(me, &a, h_key(order[i], me->w->generation[order[i]]));
             h_key_name(a.key, name, me->w->plan.seed);

@@ -19,9 +19,9 @@ static const int64_t NEVER = INT64_MAX;
 static const int64_t BREAK_SLACK_NS = 50000000;
 
 struct hold {
-    const struct h_op *op; /* that it was granted to */
+    const struct h_op *op; /* the operation that it was granted to */
     int64_t last;          /* believed until then, and not broken before; 0: never */
-    int64_t over;          /* it has ended by then for certain */
+    int64_t over;          /* it has certainly ended by then */
 };
 
 /* All of one key. */
@@ -99,7 +99,7 @@ static int admit(const struct h_op *a, const struct h_op *b)
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The holds, and how each of them ended. */
+/* Collects the holds, and how each of them ended. */
 static void collect(struct key *k)
 {
     for (size_t i = 0; i < k->n; i++)
@@ -113,7 +113,7 @@ static void collect(struct key *k)
         if (op->kind == H_RELEASE || op->kind == H_FINISH || op->kind == H_BREAK)
             if (op->answer == 0) x->over = least(x->over, op->t1);
         if (op->kind != H_BREAK || !perhaps(op)) continue;
-        /* Its holder learns of it at its next renewal, or when its lease is over. */
+        /* The holder learns of it at its next renewal, or when its lease is over. */
         if (op->answer == 0 && x->op->lease_ms &&
             x->op->last > op->t1 + (int64_t)x->op->lease_ms * 1000000 + BREAK_SLACK_NS)
             wrong(k, H_OVERLAP, "a grant that was broken was believed for more than its lease",
@@ -124,7 +124,7 @@ static void collect(struct key *k)
 
 /* ---- tokens ---- */
 
-/* Was a grant that doesn't go with this one made after it, and told before `t0`? */
+/* Finds a grant that excludes this one, was made after it, and was returned before `t0`. */
 static const struct hold *overtaken(const struct key *k, const struct hold *x, int64_t t0)
 {
     for (const struct hold *m = x + 1; m < k->hold + k->holds; m++)
@@ -134,7 +134,8 @@ static const struct hold *overtaken(const struct key *k, const struct hold *x, i
 
 static void judge_tokens(struct key *k)
 {
-    const struct h_op *soonest = NULL; /* told, of the greater tokens */
+    /* of the grants with greater tokens, the first one that was returned */
+    const struct h_op *soonest = NULL;
     for (size_t i = k->holds; i-- > 0;) {
         const struct h_op *op = k->hold[i].op;
         k->v->checked[H_TOKENS]++;
@@ -196,8 +197,8 @@ static int by_return(const void *x, const void *y)
     return (*a)->t1 < (*b)->t1 ? -1 : (*a)->t1 > (*b)->t1;
 }
 
-/* Was there a time in which nobody is known to have held, long enough for a claim to run out? Then
-   the overtaken client may have held in it. */
+/* Returns 1 if there was a time without a known holder that was long enough for a claim timeout.
+   The overtaken client may have held in it. */
 static int may_have_lapsed(const struct key *k, int64_t from, int64_t to)
 {
     int64_t covered = from;
@@ -248,7 +249,7 @@ static void judge_fifo(struct key *k)
 
 /* ---- refusals ---- */
 
-/* Until when a request that wasn't granted may have held, or stood in the way. */
+/* Returns until when a request that wasn't granted may have held the key, or been in the way. */
 static int64_t shadow(const struct h_op *op)
 {
     if (!asks(op) || op->answer == 0 || op->answer == HF_BUSY) return 0;

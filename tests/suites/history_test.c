@@ -39,7 +39,7 @@ static struct h_op *add(int kind, int key, int client, int from, int to, int ans
     return op;
 }
 
-/* A hold of 10 ms that is believed, written with, and given back. */
+/* Adds a hold of 10 ms that is believed, written with, and released. */
 static struct h_op *hold(int key, int client, int from, uint64_t token)
 {
     struct h_op *op = add(H_ACQUIRE, key, client, from, from + 1, 0, token);
@@ -92,7 +92,7 @@ static void true_history(void)
         op->limit = 2;
     }
     the(H_ACQUIRE, 212)->asked = LONG_AGO + 9 * MS;
-    hold(4, 0, 0, 300)->kind = H_BEGIN; /* which gives it back undone */
+    hold(4, 0, 0, 300)->kind = H_BEGIN; /* this run releases the event undone */
     add(H_BEGIN, 4, 1, 20, 21, 0, 310)->last = LONG_AGO + 25 * MS;
     add(H_FINISH, 4, 1, 30, 31, 0, 310);
     add(H_BEGIN, 4, 2, 40, 41, H_DONE, 310);
@@ -130,7 +130,7 @@ static void double_grant(void **state)
 {
     (void)state;
     true_history();
-    ops[n] = *the(H_ACQUIRE, 110); /* somebody else, in the middle of it */
+    ops[n] = *the(H_ACQUIRE, 110); /* another client, in the middle of the hold */
     ops[n].token = 115;
     ops[n].client = 4;
     ops[n].t0 += 3 * MS;
@@ -168,10 +168,10 @@ static void queue_jumped(void **state)
     the(H_ACQUIRE, 130)->queued = LONG_AGO + 31 * MS;
     the(H_ACQUIRE, 130)->asked = LONG_AGO + 21 * MS;
     the(H_ACQUIRE, 120)->asked = LONG_AGO + 31 * MS + 1;
-    judged(H_FIFO, 0); /* which doesn't know of queues */
+    judged(H_FIFO, 0); /* the second judge doesn't know of queues */
 }
 
-/* The same order is nobody's fault if a claim may have run out meanwhile. */
+/* The same order is allowed if a claim timeout may have ended meanwhile. */
 static void claim_lapsed(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void told_too_late(void **state)
     judged(-1, 0);
 }
 
-/* Killed between the answer to its release and the time of it. */
+/* The client was killed between the answer to its release and writing down its time. */
 static void killed_while_writing(void **state)
 {
     (void)state;
@@ -253,7 +253,8 @@ static void broken_and_believed(void **state)
     (void)state;
     true_history();
     the(H_ACQUIRE, 1300)->last = LONG_AGO + 2400 * MS;
-    judged(H_OVERLAP, 0); /* which doesn't know how long a holder may believe after that */
+    /* the second judge doesn't know for how long a holder may believe after that */
+    judged(H_OVERLAP, 0);
 }
 
 static void refused_while_believing(void **state)
@@ -263,7 +264,7 @@ static void refused_while_believing(void **state)
     struct h_op *write = the(H_WRITE, 110);
     write->answer = H_REFUSED;
     write->value = 120;
-    judged(H_FENCE, 0); /* it doesn't look at resources */
+    judged(H_FENCE, 0); /* the second judge doesn't look at resources */
 }
 
 static void write_after_newer(void **state)
@@ -300,7 +301,7 @@ static void done_by_nobody(void **state)
     judged(H_MARKERS, 1);
 }
 
-/* What can't be judged in time is no "yes". */
+/* A history that isn't judged in time doesn't count as right. */
 static void too_long(void **state)
 {
     struct h_history h = {ops, 0, 900 * MS, 0};

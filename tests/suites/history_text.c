@@ -120,7 +120,7 @@ int h_porcupine_judge(struct h_porcupine *p, const struct h_history *h, const ch
     char line_back[600];
     uint64_t keys, operations, illegal, unknown, busy, busy_open;
     h_write(p->to, h, prefix);
-    fputs("\n", p->to); /* that is all of it */
+    fputs("\n", p->to); /* an empty line ends the history */
     if (fflush(p->to) || !fgets(line_back, sizeof line_back, p->from)) {
         snprintf(p->why, sizeof p->why, "Porcupine has gone");
         return -1;

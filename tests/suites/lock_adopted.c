@@ -40,7 +40,7 @@ static void what_the_row_says_is_known(void **state)
     assert_string_equal(hf_key(same), key);
     assert_string_equal(hf_owner(same), "somebody");
     assert_true(hf_left_ms(same) > 0 && hf_left_ms(same) <= LEASE_MS);
-    /* What it is renewed to if no other time is given. */
+    /* The lease to which it is renewed if no other time is given. */
     OK(hf_renew(same, 0, &suite_error));
     assert_true(hf_left_ms(same) > LESS_MS);
     OK(hf_release(same, &suite_error));
@@ -60,7 +60,7 @@ static void what_was_asked_for_beside_that_isnt(void **state)
     begin(&o);
     assert_true(hf_left_ms(held) <= LESS_MS);
     assert_true(hf_left_ms(same) > LESS_MS);
-    /* Nor which thread has it. */
+    /* Nor does it know which thread has it. */
     IS(HF_BUSY, hf_acquire(a, key, &try, &next, &suite_error));
     IS(HF_BUSY, hf_acquire(b, key, &try, &next, &suite_error));
     OK(hf_release(same, &suite_error));
@@ -86,7 +86,7 @@ static void renewals_by_others_arent(void **state)
     end();
 }
 
-/* Its holder may believe in the end that it had. */
+/* The holder may believe in the end that it had. */
 static void it_is_never_renewed_for_less(void **state)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -101,7 +101,7 @@ static void it_is_never_renewed_for_less(void **state)
     end();
 }
 
-/* Nor does a hold that lasts as long as its process get a lease. */
+/* A hold that lasts as long as its process doesn't get a lease either. */
 static void it_lasts_as_long_as_its_process(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void it_lasts_as_long_as_its_process(void **state)
     end();
 }
 
-/* Released with at_least_ms, the key stays taken for a while; the grant is nobody's any more. */
+/* After a release with at_least_ms the key stays taken for a while, without a holder. */
 static void what_was_released_is_over(void **state)
 {
     hf_options o = HF_OPTIONS_INIT, try = HF_OPTIONS_INIT;

@@ -35,7 +35,8 @@ static void start_asking(struct asker *a)
     assert_int_equal(pthread_create(&a->thread, NULL, ask, a), 0);
 }
 
-/* Until the thread stands in line. An acquisition that has ended never does: it fails the test. */
+/* Waits until the request of this thread is queued. An acquisition that has ended never is: that
+   fails the test. */
 static void await_in_line(struct asker *a)
 {
     int64_t end = suite_ms() + SUITE_PATIENCE_MS;
@@ -50,7 +51,8 @@ static void never_told(void *arg, int code, hf_lock *lock, const hf_error *err)
     fail();
 }
 
-/* By the thread; a wait that ends by itself is no error. */
+/* A thread that would wait for itself without end gets an error; a wait that ends by itself
+   doesn't. */
 static void a_wait_for_oneself_without_end_is_an_error(void **state)
 {
     (void)state;
@@ -81,8 +83,8 @@ static void a_wait_for_oneself_without_end_is_an_error(void **state)
     hf_close(h);
 }
 
-/* By the owner that the options name, through one handle. Another handle may be that of a later
-   run of the same execution: it waits until the dead run's lease ends. */
+/* The owner in the options would wait for itself, through one handle. Another handle may belong to
+   a later run of the same execution: it waits until the dead run's lease ends. */
 static void an_owner_that_waits_for_itself_is_refused(void **state)
 {
     (void)state;
@@ -135,7 +137,8 @@ static void only_the_same_thread_is_recursive(void **state)
     hf_close(h);
 }
 
-/* By this handle and by another: its place is left to the one that waits. */
+/* The try is made by this handle and by another one. The request's place in the queue stays with
+   its wait. */
 static void a_try_of_a_request_that_waits_is_busy(void **state)
 {
     (void)state;

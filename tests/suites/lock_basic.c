@@ -38,7 +38,7 @@ static void one_at_a_time(void **state)
 static void tokens_grow_across_handles(void **state)
 {
     (void)state;
-    hf *keeper = suite_open(); /* a private store lives as long as somebody has it open */
+    hf *keeper = suite_open(); /* a private store lives as long as a handle has it open */
     const char *key = suite_key("grow");
     uint64_t last = 0;
     for (int i = 0; i < 200; i++) {
@@ -65,7 +65,7 @@ static int64_t timed_out(void)
     IS(HF_TIMEOUT, hf_acquire(b, key, &o, &other, &suite_error));
     int64_t took = suite_ms() - start;
     assert_true(took >= 149);
-    assert_int_equal(suite_waiters(b, key), 0); /* nobody left in the queue */
+    assert_int_equal(suite_waiters(b, key), 0); /* no request is left in the queue */
     OK(hf_release(lock, &suite_error));
     o.wait_ms = SUITE_PATIENCE_MS;
     OK(hf_acquire(b, key, &o, &other, &suite_error));
@@ -217,7 +217,7 @@ static void served_in_order(void **state)
         if (!late || rc != HF_LOST) OK(rc);
         given_ms = next_ms;
     }
-    /* In each handle its own waits were served in their order. */
+    /* Within each handle its waits were served in their order. */
     for (int i = 0; i < N; i++)
         for (int k = i + 1; k < N; k++)
             if (told.order[i] % 4 == told.order[k] % 4) assert_true(told.order[i] < told.order[k]);
@@ -238,7 +238,7 @@ static void cancelled_waits_leave(void **state)
     for (uintptr_t i = 0; i < 3; i++)
         OK(hf_acquire_start(b, key, NULL, note_told, (void *)i, &w[i], &suite_error));
     suite_await_waiters(a, key, 1);
-    hf_wait_cancel(w[1]); /* one that stands in line behind another */
+    hf_wait_cancel(w[1]); /* this wait is queued behind another one */
     await_told(1);
     assert_int_equal(told.order[0], 1);
     assert_int_equal(told.codes[0], HF_CANCELED);
@@ -322,7 +322,7 @@ static void closing_ends_everything(void **state)
     hf_close(b);
     assert_int_equal(told.n, 1);
     assert_int_equal(told.codes[0], HF_CANCELED);
-    hf_wait_free(w); /* after the close: allowed, once it has been told */
+    hf_wait_free(w); /* after the close this is allowed, once the callback has run */
     assert_int_equal(suite_waiters(a, key), 0);
     OK(hf_acquire(a, other, &try, &mine, &suite_error));
     hf_close(a);

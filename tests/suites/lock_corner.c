@@ -1,6 +1,6 @@
 /*
- * lock_corner.c - the lock suite, fifth part: combinations in which somebody once slept for ever,
- * believed too much, or was told something untrue.
+ * lock_corner.c - the lock suite, fifth part: combinations that once made a wait sleep for ever, a
+ * holder believe for too long, or an answer untrue.
  */
 #include "lock_suite.h"
 
@@ -17,7 +17,7 @@ struct asker {
     hf_options options;
     hf_lock *lock;
     int code, told;
-    int releases; /* as soon as it has it */
+    int releases; /* it releases the key as soon as it has it */
     uint64_t token;
     int64_t at_ms;
     pthread_t thread;
@@ -90,7 +90,7 @@ static int64_t kept(void)
 
 SUITE_QUICK(kept_for_a_while_then_served, kept, 3000)
 
-/* A grant that was over when it arrived is asked for again, behind the other. */
+/* A grant that was over when it arrived is asked for again, behind the other waiter. */
 static int64_t ran_out(void)
 {
     hf *h[3] = {suite_open(), suite_open(), suite_open()};
@@ -153,7 +153,7 @@ static int64_t woken(void)
     OK(hf_release(lock, &suite_error));
     served(&w);
     uint64_t token = hf_token(w.lock);
-    hf_close(b); /* it isn't bound to the handle */
+    hf_close(b); /* the lock isn't bound to the handle */
     OK(hf_adopt(a, key, token, &lock, &suite_error));
     OK(hf_release(lock, &suite_error));
     hf_close(a);
@@ -262,7 +262,8 @@ static void an_error_does_not_keep_the_key(void **state)
     sick = sick_store("instant,replace:1:nomem,update:1:nomem");
     OK(hf_acquire(sick, key, NULL, &lock, &suite_error));
     IS(HF_NOMEM, hf_release(lock, &suite_error));
-    OK(hf_acquire(clean, key, &o, &lock, &suite_error)); /* given back in the background */
+    /* the release is repeated in the background */
+    OK(hf_acquire(clean, key, &o, &lock, &suite_error));
     hf_close(sick);
     hf_close(clean);
 }
@@ -301,7 +302,7 @@ static void an_old_marker_is_no_proof(void **state)
     int rc = hf_once_finish(once.lock, "", 60000, &suite_error);
     pthread_join(t, NULL);
     OK(hf_once_begin(b, key, 60000, NULL, &once, &suite_error));
-    /* Either way round: what finish said is what the store says. */
+    /* In either case the store agrees with what hf_once_finish returned. */
     assert_int_equal(rc == HF_OK, once.lock == NULL);
     hf_close(a);
     hf_close(b);
@@ -339,7 +340,8 @@ static void what_is_kept_is_nobodys(void **state)
     o.request_id = id;
     OK(hf_acquire(a, key, &o, &lock, &suite_error));
     OK(hf_release(lock, &suite_error));
-    IS(HF_BUSY, hf_acquire(a, key, &o, &lock, &suite_error)); /* not RECURSIVE, not OK again */
+    /* neither RECURSIVE nor OK once more */
+    IS(HF_BUSY, hf_acquire(a, key, &o, &lock, &suite_error));
     hf_close(a);
 }
 
@@ -366,7 +368,7 @@ static void who_was_in_the_way_is_forgotten(void **state)
     assert_int_equal(suite_has_sessions(), hf_left_ms(mine) == INT64_MAX);
     try.mode = HF_SHARED;
     IS(HF_BUSY, hf_acquire(a, other, &try, &x, &suite_error));
-    /* The handle knows of which mode its own hold is. No thread would wait if it didn't. */
+    /* The handle remembers the mode of its own hold, without which no thread would wait here. */
     try.wait_ms = HF_FOREVER;
     try.owner = hf_owner(mine);
     hf_wait *w;
@@ -398,7 +400,7 @@ static void a_try_behind_a_wait_is_busy(void **state)
     hf_close(b);
 }
 
-/* 1: the first had given up before anybody saw it wait. */
+/* Returns 1 if the first one had given up before its wait was seen. */
 static int two_askers(int64_t ms)
 {
     static const uint8_t id[16] = "two-askers-0001";
@@ -504,7 +506,7 @@ static void several_keys_are_taken_in_one_order(void **state)
 {
     (void)state;
     hf *h = suite_open(), *other = suite_open();
-    char keys[200] = ""; /* two: the one that comes first, and behind its NUL the other */
+    char keys[200] = ""; /* the two keys: the first one, and the other one behind its NUL */
     const char *name = suite_key("order");
     int n = snprintf(keys, sizeof keys, "%s/a", name);
     snprintf(keys + n + 1, sizeof keys - (size_t)n - 1, "%s/b", name);

@@ -60,7 +60,7 @@ static int renewed(int64_t lease_ms)
 static void leases_are_renewed(void **state)
 {
     (void)state;
-    /* What a server on a busy machine is away for is no reason to lose it. */
+    /* A server that is away for a moment, on a busy machine, is no reason to lose the lock. */
     suite_longer(renewed, suite_has_sessions() ? 400 : suite_lease(2000));
 }
 
@@ -88,7 +88,7 @@ static void a_lease_that_runs_out_is_lost(void **state)
     assert_true(readable(fd, SUITE_PATIENCE_MS));
     assert_int_equal(hf_left_ms(lock), 0);
     IS(HF_LOST, hf_confirm(lock, &suite_error));
-    IS(HF_LOST, hf_renew(lock, 1000, &suite_error)); /* even if nobody took it */
+    IS(HF_LOST, hf_renew(lock, 1000, &suite_error)); /* even if no other client took the key */
     o = with_lease(0);
     o.wait_ms = SUITE_PATIENCE_MS;
     OK(hf_acquire(b, key, &o, &next, &suite_error));
@@ -100,7 +100,8 @@ static void a_lease_that_runs_out_is_lost(void **state)
     hf_close(b);
 }
 
-/* The holder stops believing before anybody else may have it: measured over many short leases. */
+/* The holder stops believing before another client may have the key: measured over many short
+   leases. */
 static void belief_ends_first(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void max_hold_ends_it(void **state)
     hf_close(b);
 }
 
-/* 1: it took too long to be able to tell. */
+/* Returns 1 if the machine was too slow to tell. */
 static int kept(int64_t ms)
 {
     hf *a = suite_open(), *b = suite_open();
@@ -171,7 +172,7 @@ static int kept(int64_t ms)
     OK(hf_acquire(a, key, &o, &lock, &suite_error));
     OK(hf_release(lock, &suite_error));
     int first = hf_acquire(b, key, &try, &x, &suite_error);
-    hf_close(a); /* nor does closing end it */
+    hf_close(a); /* closing the handle doesn't end it either */
     int second = first ? hf_acquire(b, key, &try, &x, &suite_error) : HF_BUSY;
     int late = suite_ms() - start >= ms;
     if (!late) IS(HF_BUSY, first);
@@ -193,7 +194,7 @@ static void breaking_names_the_grant(void **state)
     hf *a = suite_open(), *b = suite_open();
     const char *key = suite_key("break");
     hf_lock *lock, *next;
-    /* A renewal notices it, where nobody looks. */
+    /* Only a renewal notices it, because the holder listens for nothing. */
     hf_options o = with_lease(suite_has_sessions() ? 0 : suite_lease(5000));
     OK(hf_acquire(a, key, &o, &lock, &suite_error));
     int fd = hf_lost_fd(lock);
@@ -356,7 +357,7 @@ static void an_event_begins_without_a_thread(void **state)
     assert_int_equal(started.code, HF_OK);
     assert_non_null(x.lock);
     assert_ptr_equal(x.lock, started.lock);
-    /* It waits in line, and begins when the first runner gives up. */
+    /* The event's wait is queued, and begins when the first runner gives up. */
     OK(hf_once_start(b, key, 60000, &o, &y, note_started, NULL, &w[1], &suite_error));
     suite_await_waiters(a, key, 1);
     assert_int_equal(started.told, 1);
@@ -364,7 +365,7 @@ static void an_event_begins_without_a_thread(void **state)
     await_started(2);
     assert_int_equal(started.code, HF_OK);
     assert_non_null(y.lock);
-    /* Marked as soon as it began: nobody else does. */
+    /* Marked as soon as it began: no other client runs it. */
     OK(hf_once_start(a, key, 60000, NULL, &z, note_started, NULL, &w[2], &suite_error));
     await_started(3);
     assert_int_equal(started.code, HF_OK);
@@ -541,7 +542,7 @@ static void who_enters_shuts_out(void **state)
     assert_true(hf_left_ms(first) > 0);
     if (rc != HF_UNSUPPORTED) {
         IS(HF_OK, rc);
-        OK(hf_enter(first, where, &suite_error)); /* as often as one likes */
+        OK(hf_enter(first, where, &suite_error)); /* it may enter any number of times */
         OK(hf_break(b, key, hf_token(first), &suite_error));
         OK(hf_acquire(b, key, &o, &second, &suite_error));
         OK(hf_enter(second, where, &suite_error));

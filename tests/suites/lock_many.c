@@ -66,8 +66,8 @@ static void await_in_line(const struct one *one)
     while (!suite_waiters(holder, one->key)) nap();
 }
 
-/* The dispatcher makes the looks that were due before in the order of their times: when a request
-   that came later has had its own, none of them is left. */
+/* Waits until the dispatcher has made the looks that were due before. It makes them in the order of
+   their times, so a request that came later looks last. */
 static void await_looks(void)
 {
     struct one later = {.code = NOT_OVER};
@@ -80,7 +80,7 @@ static void await_looks(void)
     hf_wait_free(later.wait);
 }
 
-/* Each key is held by one handle, and each is waited for by the other. */
+/* One handle holds each key, and the other one waits for each. */
 static void start(int n, int64_t wait_ms)
 {
     hf_options options = HF_OPTIONS_INIT;
@@ -122,7 +122,7 @@ static uint64_t since(uint64_t *counter, uint64_t before)
     return __atomic_load_n(counter, __ATOMIC_RELAXED) - before;
 }
 
-/* What one key costs is about the same however many others are waited for. */
+/* One key costs about the same however many other keys are waited for. */
 static void assert_flat(const char *what, uint64_t few, uint64_t many)
 {
     if (many > 3 * few + 10 * SERVED)
@@ -144,8 +144,8 @@ static void give_up(struct one *one)
     OK(hf_release(one->held, &suite_error));
 }
 
-/* One at a time, so that each is an event of its own. *ret: requests, clock reads, of the best of
-   some rounds: a look of all that was due since the start is a part of one of them. */
+/* Serves keys one at a time, so that each is an event of its own. *ret: requests and clock reads of
+   the best of some rounds, because one of them also has the looks that were due since the start. */
 static void serve(int n, void (*one)(struct one *one), uint64_t ret[2])
 {
     start(n, HF_FOREVER);
@@ -182,7 +182,7 @@ static void a_wait_that_is_cancelled_disturbs_no_other(void **state)
     assert_flat("requests", few[0], many[0]);
 }
 
-/* Each is told to end; not all of the others, whenever one has. */
+/* Each wait is ended; the others aren't woken each time that one has ended. */
 static void closing_tells_each_wait_once(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void closing_tells_each_wait_once(void **state)
     uint64_t before = since(&signals, 0);
     int64_t began_ms = suite_ms();
     hf_close(waiter);
-    /* And again every 100 ms, if the machine is slow. */
+    /* The closing thread also signals every 100 ms, if the machine is slow. */
     uint64_t rounds = 4 + (uint64_t)(suite_ms() - began_ms) / 100;
     assert_true(since(&signals, before) < rounds * MANY);
     for (int i = 0; i < n_all; i++) await_code(&all[i], HF_CANCELED);
@@ -221,7 +221,7 @@ static void hold_and_wait(struct one *one, const char *name, int64_t wait_ms, hf
     await_in_line(one);
 }
 
-/* Looked at late, a wait takes what it was handed before. */
+/* A wait that looks late first takes what it was handed. */
 static int looked_at_late(int64_t ms)
 {
     struct one first, late;

@@ -67,8 +67,8 @@ static long switches(void)
 #define SANITIZED 0
 #endif
 
-/* Returns when the threads of this process have come to rest: not one of them ran for a fifth of a
-   second. Fails if they never do; but a sanitizer's own thread may never rest. */
+/* Returns when no thread of this process has run for a fifth of a second. Fails if that never
+   happens; a sanitizer's own thread may never rest. */
 static void settle(void)
 {
     for (int64_t end = suite_ms() + (SANITIZED ? 2000 : SUITE_PATIENCE_MS); suite_ms() < end;) {
@@ -117,7 +117,8 @@ static void park(size_t n, size_t keys)
     uint64_t ops = requests(h);
     int64_t since = suite_ms();
     usleep(1000000);
-    uint64_t seconds = (uint64_t)(suite_ms() - since) / 1000 + 1; /* it may sleep for longer */
+    /* the thread may sleep for longer */
+    uint64_t seconds = (uint64_t)(suite_ms() - since) / 1000 + 1;
     /* Polled four times a second and key, however many wait for it; or not at all. */
     if (!SANITIZED)
         assert_true(requests(h) - ops <= (suite_has_sessions() ? 0 : 4 * keys * seconds));
@@ -147,7 +148,7 @@ static void ten_thousand_parked_on_one_key(void **state)
 static void many_parked_on_their_own_keys(void **state)
 {
     (void)state;
-    /* Where each key has to be looked at now and then, fewer. */
+    /* Fewer where each key has to be polled. */
     size_t n = suite_has_sessions() ? 10000 : 200;
     park(n, n);
 }
@@ -161,7 +162,7 @@ static void many_listened_for(void **state)
     static hf_wait *w[MOST];
     const char *many = getenv("HOLDFAST_TEST_MANY");
     char key[64];
-    if (!many) return; /* elsewhere it takes long, or nobody is told */
+    if (!many) return; /* on other stores it takes long, or nothing is notified */
     char *end_of;
     int keys = (int)strtol(many, &end_of, 10);
     assert_true(!*end_of && keys >= 1000 && keys <= MOST);
@@ -194,7 +195,7 @@ static void many_listened_for(void **state)
     }
     for (int i = 0; i < keys; i++) hf_wait_free(w[i]);
     for (int i = 0; i < keys; i++) OK(hf_release(l[i], &suite_error));
-    assert_int_equal(parked.bad, keys); /* given up, all of them */
+    assert_int_equal(parked.bad, keys); /* all of them were given up */
     hf_close(h);
     hf_close(holder);
 }
@@ -212,7 +213,7 @@ static void *ask(void *arg)
     return rc || hf_release(lock, NULL) ? arg : NULL;
 }
 
-/* The request has the key already: it doesn't stand behind waiters for its own release. */
+/* The request holds the key already: it doesn't stand behind waiters for its own release. */
 static void a_request_asked_again_waits_for_nobody(void **state)
 {
     (void)state;
@@ -242,7 +243,7 @@ static void a_request_asked_again_waits_for_nobody(void **state)
     hf_close(h);
 }
 
-/* Do so many wait for it before that time? Later the first of them may have it. */
+/* Returns 1 if n waits are queued before that time. Later the first of them may have the key. */
 static int wait_by(hf *store, size_t n, int64_t until_ms)
 {
     while (suite_waiters(store, parked.key) != n) {

@@ -106,7 +106,7 @@ static void a_stopped_holder_keeps_it(void **state)
 }
 
 /* An event that is delivered again after its run has died has the owner of that run: it waits until
-   the dead hold is over, and is not refused as its own. */
+   the dead hold is over, and isn't refused as recursive. */
 static void an_event_is_run_again_by_the_owner_of_a_dead_run(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static pid_t waiter(hf *h, const char *key, size_t place)
             if (hf_acquire(own, key, NULL, &lock, NULL)) _exit(2);
             usleep(1000);
             rc = hf_release(lock, NULL);
-            /* Nobody can say how long this machine lets it sleep between the two. */
+            /* The machine may let this process sleep for any time between the two. */
         } while (rc == HF_LOST && suite_ms() - start >= SUITE_CLAIM_MS);
         if (rc) _exit(3);
         hf_close(own);
@@ -171,7 +171,7 @@ static int64_t both_passed_over(void)
     int64_t took = suite_ms() - start;
     kill(stopped, SIGCONT);
     assert_int_equal(waitpid(stopped, &status, 0), stopped);
-    assert_int_equal(status, 0); /* it lost its place, not its turn */
+    assert_int_equal(status, 0); /* the waiter lost its place, but not its turn */
     hf_close(h);
     return took;
 }
@@ -204,7 +204,7 @@ static int64_t stopped_passed_over(void)
     return took;
 }
 
-/* Nobody dies, and the one behind was told of no end when it began to wait. */
+/* No process dies, and the waiter behind knew of no end when it began to wait. */
 static void a_stopped_waiter_is_passed_over(void **state)
 {
     (void)state;
@@ -241,7 +241,8 @@ static void keep(void *arg, int code, hf_lock *lock, const hf_error *err)
     __atomic_store_n((hf_lock **)arg, lock, __ATOMIC_SEQ_CST);
 }
 
-/* Acquires and releases, also by a wait behind another handle: 0, or where it can't. */
+/* Acquires and releases, also by a wait behind another handle. Returns 0, or the number of the step
+   that failed. */
 static int works(hf *h, const char *key)
 {
     hf *other;
@@ -270,7 +271,7 @@ static uint32_t held_by(hf *h)
 }
 
 /* In the child only locks and waits are lost: the parent's handle opens the store anew, also in the
-   child's own child. The parent notices nothing of it. */
+   child's own child. The parent is not affected. */
 static int in_child(hf *h, hf_lock *lock, hf_wait *wait, const char *key, const char *own, int deep)
 {
     hf_lock *x;
@@ -396,7 +397,7 @@ static void *wait_disturbed(void *arg)
     return NULL;
 }
 
-/* They end the waits of the system's, and no other one. */
+/* Signals interrupt system calls, but end no wait of the library's. */
 static void signals_do_not_disturb_who_waits(void **state)
 {
     (void)state;

@@ -114,7 +114,8 @@ static int sleeps(const char *name)
     size_t n = fread(said, 1, sizeof said - 1, f);
     fclose(f);
     said[n] = 0;
-    const char *p = strrchr(said, ')'); /* behind its name, which may be any */
+    /* behind the process's name, which may have any characters */
+    const char *p = strrchr(said, ')');
     return !p || strchr("SZX", p[2]) != NULL;
 }
 

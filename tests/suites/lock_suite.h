@@ -22,9 +22,10 @@ hf *suite_open(void);
 const char *suite_key(const char *name);
 int64_t suite_ms(void);     /* CLOCK_BOOTTIME */
 int suite_is_private(void); /* the store is one process's memory */
-/* The store tells whether a process lives, and nobody polls it. Others have leases. */
+/* Returns 1 if the store tells whether a process lives, so that it isn't polled. Others have
+   leases. */
 int suite_has_sessions(void);
-/* A lease of so many ms, or as short a one as this store keeps (tests/servers/common.sh). */
+/* Returns a lease of `ms`, or the shortest one that this store keeps (tests/servers/common.sh). */
 int64_t suite_lease(int64_t ms);
 /* A lease for a process that is going to be killed: 0 where its death is noticed, else short. */
 int64_t suite_short_lease(void);
@@ -41,21 +42,21 @@ extern hf_error suite_error; /* pass &suite_error as err */
 #define IS(code, call) assert_string_equal(hf_code_name(code), hf_code_name(call))
 
 /*
- * A machine may be slow, or stand still for seconds, and nothing is wrong then. So whatever is
- * going to happen is waited for (SUITE_PATIENCE_MS is for what never does); what must hold within
- * some time is tried with longer times (suite_longer), and what must be quick has to be so once
+ * A machine may be slow, or stand still for seconds, without anything being wrong. So an event is
+ * waited for (SUITE_PATIENCE_MS is for one that never comes). A thing that must hold for some time
+ * is tried with longer times (suite_longer), and a thing that must be quick has to be quick once
  * (suite_quick).
  */
 enum { SUITE_PATIENCE_MS = 600000 };
-/* A waiter that is granted a key has at least so long to claim it. */
+/* A waiter that is granted a key has at least this time to claim it. */
 enum { SUITE_CLAIM_MS = 1000 };
-/* Plays `round` with a time, and with four times as much for as long as it says that the machine
-   was too slow for it (1). What is wrong is so with some seconds, too. */
+/* Plays `round` with a time, and with four times as much for as long as it returns 1: the machine
+   was too slow. A real mistake shows with longer times, too. */
 void suite_longer(int (*round)(int64_t ms), int64_t ms);
-/* Plays `round` until one has taken no longer than that; it says how long it took, in ms, or -1:
-   that it can't be told. */
+/* Plays `round` until it has taken no longer than that. `round` returns how long it took, in ms, or
+   -1 if that isn't known. */
 void suite_quick(int64_t (*round)(void), int64_t at_most_ms);
-/* A test that is one of them. */
+/* Defines a test of such a round. */
 #define SUITE_LONGER(test, round, ms) \
     static void test(void **state)    \
     {                                 \
@@ -74,9 +75,9 @@ void suite_await_waiters(hf *store, const char *key, size_t n);
 size_t suite_waiters(hf *store, const char *key);
 size_t suite_holders(hf *store, const char *key);
 
-/* Forks while nobody else runs in this process. A child has what the other threads had locked, and
-   none of them to unlock it: the library looks after its own locks, libc after malloc's, but a
-   sanitizer's are nobody's, and it takes them whenever a thread starts, ends or allocates. */
+/* Forks while no other thread runs in this process. A child has the locks that other threads had
+   taken, and no thread to unlock them. The library looks after its own locks, and libc after
+   malloc's. A sanitizer's locks are taken whenever a thread starts, ends or allocates. */
 pid_t suite_fork(void);
 
 int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n, const char *name);

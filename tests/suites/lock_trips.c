@@ -87,7 +87,7 @@ static void a_refusal_is_one(void **state)
     hf_close(b);
 }
 
-/* Where there is a guard, or a word for its absence. */
+/* Needs a guard, or a message that there is none. */
 static void entering_is_one(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void entering_is_one(void **state)
 
 /* ---- waiters ---- */
 
-/* Nobody listens for what is free. */
+/* A key that is free isn't subscribed to. */
 static void a_free_key_is_not_listened_for(void **state)
 {
     (void)state;
@@ -129,8 +129,8 @@ static void a_free_key_is_not_listened_for(void **state)
     hf_close(a);
 }
 
-/* It stands in line before it listens, and looks once more afterwards: what came in between, nobody
-   has told it. */
+/* Waits until the waiter is queued, has subscribed, and has looked once more for changes in
+   between. */
 static void await_looked(const char *path, const char *key)
 {
     int64_t end = suite_ms() + 20000;
@@ -143,8 +143,8 @@ static void await_looked(const char *path, const char *key)
     }
 }
 
-/* Where a key that is free is acquired by one request, a key that is held is waited for by one,
-   too: by the first waiter, and by those behind it. Then the handle listens. */
+/* Where a free key is acquired by one request, a request for a held key is queued by one, too: the
+   first waiter and those behind it. Then the handle subscribes. */
 static void in_line_by_one(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static uint64_t expected(int which)
     return n[which];
 }
 
-/* One has the key; others may stand in line for it, in their order. */
+/* One handle has the key; others may be queued for it, in their order. */
 struct scene {
     hf *a;
     const char *key;
@@ -243,7 +243,7 @@ static void end(struct scene *s)
     hf_close(s->a);
 }
 
-/* The least of so many: a waiter looks now and then of itself, too. */
+/* The least of this many rounds counts, because a waiter polls now and then, too. */
 enum { ROUNDS = 5 };
 
 static void least(uint64_t *of, uint64_t n)
@@ -270,7 +270,7 @@ static void from_giving_to_having(void **state)
     assert_int_equal(taken, expected(1));
 }
 
-/* What comes to who holds a key that it has waited for: is it known that somebody waits? */
+/* Waits until the holder, which has waited for the key, has been notified of a waiter behind it. */
 static void await_word(hf *h, const char *key)
 {
     int64_t end = suite_ms() + 20000;
@@ -285,7 +285,7 @@ static void await_word(hf *h, const char *key)
     hf_row_clear(&row);
 }
 
-/* Waits until the new holder has claimed the key: its own write then tells it nothing any more. */
+/* Waits until the new holder has claimed the key: its own write no longer makes an event for it. */
 static void await_claim(hf *h, const char *key)
 {
     int64_t end = suite_ms() + 60000, clock_us;
@@ -301,8 +301,8 @@ static void await_claim(hf *h, const char *key)
     hf_row_clear(&row);
 }
 
-/* A waiter that is granted a key is notified of the first waiter behind it. Not by its next
-   renewal, which is far away. */
+/* A waiter that is granted a key is notified of the first waiter behind it, long before its next
+   renewal. */
 static void from_having_to_giving_on(void **state)
 {
     (void)state;
@@ -325,7 +325,8 @@ static void from_having_to_giving_on(void **state)
     assert_int_equal(given, expected(2));
 }
 
-/* The first waiter, while another gets in line behind it, and then is granted the key. */
+/* The requests of the first waiter, while another one is queued behind it and then granted
+   the key. */
 static void others_who_come(void **state)
 {
     (void)state;
@@ -347,7 +348,7 @@ static void others_who_come(void **state)
     assert_int_equal(asks, expected(3));
 }
 
-/* Until it has asked so often; and it may ask more. */
+/* Waits until the handle has made this many requests, or more. */
 static void await_asked(hf *h, uint64_t times)
 {
     int64_t end = suite_ms() + 20000;
@@ -388,7 +389,7 @@ static void another_is_handed_it(void **state)
     assert_int_equal(asks, expected(4) + expected(1));
 }
 
-/* Until it has asked for nothing for a while. */
+/* Waits until the handle has made no request for a while. */
 static void await_rest(hf *h)
 {
     int64_t end = suite_ms() + 60000;
@@ -399,7 +400,7 @@ static void await_rest(hf *h)
     }
 }
 
-/* Of waits for many keys, each for one, only the wait for the key that changed looks. */
+/* Of waits for many keys, only the wait for the key that has changed looks. */
 static void one_of_many(void **state)
 {
     enum { KEYS = 30 };
@@ -427,7 +428,7 @@ static void one_of_many(void **state)
         uint64_t had = asked(b);
         OK(hf_release(of[i].lock, &suite_error));
         uint64_t gave = asked(b) - had;
-        usleep(5000); /* what others are woken for comes about now, if they are */
+        usleep(5000); /* if other waits were woken, their requests would come about now */
         if (i < KEYS / 2) least(&others, asked(b) - had - gave);
     }
     for (int i = 0; i < KEYS; i++) hf_wait_free(wait[i]);
@@ -438,7 +439,7 @@ static void one_of_many(void **state)
 
 /* ---- a handle that hands over, and requests again ---- */
 
-/* He knows the row that he has left, and gets in line by one request. */
+/* The handle knows the row that it wrote, and is queued by one request. */
 static void back_in_line_by_one(void **state)
 {
     (void)state;
@@ -473,7 +474,7 @@ static void back_in_line_by_one(void **state)
     assert_int_equal(least_ops, 1);
 }
 
-/* But not for long: a key that is free again is had by as few requests as any. */
+/* That lasts for a moment only: later a free key is acquired by as few requests as any. */
 static void later_it_is_taken(void **state)
 {
     (void)state;
@@ -492,8 +493,8 @@ static void later_it_is_taken(void **state)
     end(&s);
 }
 
-/* What became of a request by its caller's id, the store alone can say: it may have had the key
-   meanwhile, and given it back. Several times, for what was left is believed for a moment only. */
+/* Only the store knows the state of a request whose id the caller chose: it may have held the key
+   meanwhile, and released it. Repeated, because the cached row is used for a moment only. */
 static void a_named_request_asks_the_store(void **state)
 {
     (void)state;
@@ -508,7 +509,7 @@ static void a_named_request_asks_the_store(void **state)
         named.request_id = id;
         OK(hf_acquire(a, key, &shared, &lock, &suite_error));
         OK(hf_acquire(b, key, &named, &other, &suite_error));
-        OK(hf_release(lock, &suite_error)); /* which leaves the request as the holder */
+        OK(hf_release(lock, &suite_error)); /* this leaves the request as the holder */
         OK(hf_release(other, &suite_error));
         OK(hf_acquire(b, key, NULL, &last, &suite_error));
         named.wait_ms = 20;
@@ -585,7 +586,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(later_it_is_taken),
     };
     size_t n = sizeof tests / sizeof *tests;
-    /* Where nobody is told, there is nothing to count. */
+    /* Where waiters aren't notified, there is nothing to count. */
     if (!getenv("HOLDFAST_TEST_HANDOVER")) n -= 7;
     const char *first = getenv("HOLDFAST_TEST_TRIPS");
     int from = first && strtoull(first, NULL, 10) > 1; /* the store has no acquire */

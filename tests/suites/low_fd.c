@@ -17,8 +17,7 @@
 
 static const char *url;
 
-/* None of the three is open, but for the /dev/null that SQLite puts there; what is printed to them
-   goes nowhere. */
+/* Returns 1 if none of the three is open, except the /dev/null that SQLite puts there. */
 static int all_closed(void)
 {
     static const char text[] = "what a program prints while its standard output is closed";
@@ -37,8 +36,8 @@ static void done(void *arg, int code, hf_lock *lock, const hf_error *err)
     if (lock) hf_release(lock, NULL);
 }
 
-/* Everything that opens something: the store, its threads, a wait, a loss descriptor, an event.
-   What it returns says where it went wrong. */
+/* Does everything that opens something: the store, its threads, a wait, a loss descriptor, an
+   event. Returns the number of the step that failed, or 0. */
 static int use_with_closed_descriptors(void)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -110,7 +109,7 @@ static int helpers_keep_above_2(void)
     if (hf__fopen("/proc/self/nothing") || errno != ENOENT) return 5;
     errno = EMFILE;
     if (hf__fd_above(-1) != -1 || errno != EMFILE) return 6;
-    /* Held, they can't be written; what the program puts there meanwhile stays. */
+    /* While they are held they can't be written. What the program opens there meanwhile stays. */
     if (dup2(fd, 1) != 1) return 7;
     unsigned held = hf__low_hold();
     if (held != (1U << 0 | 1U << 2)) return 8;

@@ -17,7 +17,7 @@
 #include <sched.h>
 #include <time.h>
 
-/* So often in a row, once a second, nobody has got any further. */
+/* After this many seconds in a row without any progress the run counts as stuck. */
 enum { STUCK = 60 };
 
 struct store stores[HANDLES];
@@ -90,7 +90,7 @@ static void give_back(struct hold *hold, const char *what, hf_lock *lock)
     count(&stores[lock == hold->twin ? hold->twin_store : hold->store].over);
 }
 
-/* What isn't there any more because of ourselves. */
+/* A hold that is gone because of this test itself. */
 static void is_gone(const struct hold *hold, const char *what, int rc, const hf_error *err)
 {
     if (rc != HF_LOST)
@@ -274,8 +274,8 @@ static int say(void *arg, const hf_info *info)
     return 0;
 }
 
-/* Until all have ended, or nobody gets any further. It isn't the time that counts but how often
-   this thread was awake: where the machine stands still it does so, too. */
+/* Waits until all threads have ended, or none makes progress. It counts how often this thread was
+   awake, not the time: if the machine stands still, this thread does, too. */
 static void watch(void)
 {
     uint64_t seen = 0;
@@ -321,7 +321,7 @@ static int nobody(void *arg, const hf_info *info)
     return 0;
 }
 
-/* What is kept taken for at_least_ms is waited for. */
+/* Waits for keys that at_least_ms keeps taken. */
 static void nothing_is_left(void)
 {
     hf_error err;
@@ -340,7 +340,7 @@ static void nothing_is_left(void)
     }
 }
 
-/* What was granted and given back again by hf_acquire_all nobody has seen. */
+/* No thread has seen what hf_acquire_all was granted and released again. */
 static void the_numbers_add_up(void)
 {
     for (int i = 0; i < HANDLES; i++) {

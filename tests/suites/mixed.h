@@ -18,7 +18,7 @@ enum { LONG_MS = 600000, DEFAULT_MS = 30000 };
 struct store {
     hf *h;
     char owner[HF_OWNER_CAP], note[HF_NOTE_CAP];
-    /* How often its calls said so (atomic). */
+    /* How often its calls returned that (atomic). */
     uint64_t granted, busy, timeouts, canceled, over;
 };
 
