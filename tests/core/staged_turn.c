@@ -48,9 +48,7 @@ static void a_release_whose_key_moved_on_is_one(void **state)
     stage_cue(S_SWAP, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL); /* the blind one has landed */
     OK(hf_release(lock, &stage_error));
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    /* the blind write meets a waiter, the second one's reply is lost, an operator breaks the
-       grant */
-    stand_in_line();
+    stand_in_line(); /* the blind write meets a waiter, the next reply is lost, the grant broken */
     stage_cue(S_SWAP, 2, 1, INSTEAD, HF_UNKNOWN, NULL);
     stage_cue(S_SWAP, 3, 1, INSTEAD, 0, break_it);
     OK(hf_release(lock, &stage_error));
@@ -243,8 +241,7 @@ static void who_asks_in_vain_is_told(void **state)
 
 static void rival_gives_back(void) { OK(hf_release(other, &stage_error)); }
 
-/* Its writes always come too late, although no waiter is queued. An acquire of the driver needs no
-   row. */
+/* Its writes come too late, although no waiter is queued. The driver's acquire needs no row. */
 static void who_is_overtaken_takes(void **state)
 {
     (void)state;

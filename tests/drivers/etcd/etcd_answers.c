@@ -35,7 +35,8 @@ static void errors_mean_what_they_say(void **state)
         {500, "{\"error\": \"etcdserver: mvcc: database space exceeded\"}", HF_FULL, "space"},
         {503, "{\"error\": \"etcdserver: no leader\"}", HF_UNAVAILABLE, "no leader"},
         {429, "{\"error\": \"etcdserver: too many requests\"}", HF_UNAVAILABLE, "too many"},
-        /* Not by what stands anywhere in a text; by gRPC's code, if it isn't etcd's text. */
+        /* A phrase somewhere in a text doesn't count. If the text isn't etcd's, gRPC's code
+           does. */
         {500, "{\"error\": \"no permission denied, too large\"}", HF_UNAVAILABLE, "too large"},
         {500, "{\"error\": \"nein\", \"code\": 7}", HF_DENIED, "nein"},
         {500, "{\"error\": \"x\", \"code\": 16}", HF_DENIED, "x"},
@@ -87,7 +88,7 @@ static void damaged_ranges_are_told(void **state)
         {FREE_ROW, "6", "another rev beside it than in it"},
         {"[1]", "5", "not a row"},
         {"\b", "5", "not a row"},
-        /* With a field that nobody knows. */
+        /* A row with an unknown field. */
         {"\x08\x01\x10\x05\x18\x05", "5", NULL},
         {"\x08\x01\x10\x05\x18\x05\x58\x01", "5", "not a row"},
         {"\x08\x01\x10\x05\x18\x05" HOLDER("\x1a", ""), "5", NULL},
@@ -164,8 +165,8 @@ static void a_write_is_answered(void **state)
     driver->close(st);
 }
 
-/* A write that was refused or lost may have removed the inbox: a request that gets in line again
-   puts it again. Without it no writer would notify it. */
+/* A write that was refused or lost may have removed the inbox. When the request is queued again, it
+   puts the inbox again; without it no writer would notify it. */
 static void an_inbox_that_may_be_gone_is_put_again(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void an_inbox_that_may_be_gone_is_put_again(void **state)
     driver->close(st);
 }
 
-/* etcd tells of a write that has used up its room as of one that it didn't do. */
+/* etcd reports a write that has used up its room like one that it didn't make. */
 static void what_had_no_room_is_looked_for(void **state)
 {
     (void)state;
@@ -219,7 +220,7 @@ static void what_had_no_room_is_looked_for(void **state)
     hf_row_init(&row);
     snprintf(old, sizeof old, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", HELD),
              kv("/p/k\trev", "5"), kv("/p/k\t" SESSION, ""));
-    /* Its holder has died since, which is no matter of what was written. */
+    /* The row's holder has died since, but the row is what was written. */
     snprintf(new, sizeof new, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", written),
              kv("/p/k\trev", "6"));
     are((struct answer){"range", 200, old, 0});
@@ -233,7 +234,7 @@ static void what_had_no_room_is_looked_for(void **state)
     const struct answer refused[] = {{"txn", 500, full, 0}, {"range", 200, old, 0}};
     answers_are(refused, 2);
     said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "space exceeded");
-    /* Another's, perhaps upon this one. */
+    /* Another client's row, perhaps written upon this one. */
     answers_are(done, 2);
     row.party[0].flags = HF_PARTY_UNCLAIMED;
     said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
@@ -296,7 +297,7 @@ static void a_user_is_asked_for(void **state)
     answers_are(&expires[7], 1);
     said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, NULL);
     driver->close(st);
-    /* What its users may do has changed since. */
+    /* The rights of its users have changed since. */
     const struct answer old[] = {
         {"authenticate", 200, "{\"token\": \"one\"}", 2},
         {"range", 200, "{}", 1},
@@ -341,7 +342,7 @@ static void pages_are_told_in_order(void **state)
     answers_are(pages, 2);
     said(driver->scan(st, "", see, &s, &clock_us, &err), 0, NULL);
     assert_string_equal(s.text, "a b! c ");
-    /* One key that is a page of its own is asked for with more room. */
+    /* A key that fills a page alone is asked for again with more room. */
     const struct answer narrow[] = {
         {"range", 200, "{\"more\": true, \"kvs\": [{\"key\": \"L3AvYQ==\"}]}", 1},
         {"range", 200, "{\"more\": true, \"kvs\": [{\"key\": \"L3AvYQ==\"}]}", 1},
@@ -421,7 +422,7 @@ static void what_is_heard_wakes(void **state)
     const hf_rowkey *keys[] = {&key, &other};
     static const char created[] = "{\"created\": true}\n";
     const int64_t for_ever = INT64_MAX / 2;
-    /* An event of the key; one of nobody's; one that isn't one. */
+    /* An event of the key; one of a key that no wait has; one that can't be read. */
     snprintf(event, sizeof event, "%s{\"events\": [{\"kv\": {\"key\": \"%s\"}}]}\n", created,
              answers_base64("/p/k\trev", 8));
     snprintf(far, sizeof far, "%s{\"events\": [{\"kv\": {\"key\": \"%s\"}}, {}]}\n", created,
@@ -436,7 +437,7 @@ static void what_is_heard_wakes(void **state)
         listens_anew(st);
         st = opened();
     }
-    /* Nothing to hear: it is woken. */
+    /* There is no event: the sleep is interrupted. */
     are((struct answer){"watch", ANSWER_OPEN, created, 0});
     said(listen_for(driver, st, keys, 1, &since, &err), 0, NULL);
     driver->caps.notify->interrupt(st);
@@ -452,14 +453,14 @@ static void what_is_heard_wakes(void **state)
         said(listen_for(driver, st, keys, 2, &later, &err), 0, NULL);
     }
     assert_true(later.n[0] > since.n[0]);
-    /* It is of all keys that begin so: those that come later need none. */
+    /* The new stream covers all keys with this prefix: later ones need no further stream. */
     int given = answers_given();
     assert_int_equal(hf_key_make("k6/later", &other, &err), 0);
     said(listen_for(driver, st, keys, 2, &later, &err), 0, NULL);
     assert_int_equal(answers_given(), given);
     driver->close(st);
     listens_anew(st);
-    /* No watch at all: that is said, and for a while nothing is tried. */
+    /* The watch fails: the error says so, and for a while no other is tried. */
     static const char *const no[] = {"{\"canceled\": true}\n", "nonsense\n", ""};
     for (size_t i = 0; i < 3; i++) {
         st = opened();
@@ -518,7 +519,7 @@ static void urls_are_read(void **state)
     said(opens(far, &st), HF_INVALID, "");
 }
 
-/* None of them is connected to with less than what was asked for. */
+/* No connection is made with less than what the URL asks for. */
 static void certificates_are_read(void **state)
 {
     (void)state;
@@ -553,7 +554,7 @@ static void certificates_are_read(void **state)
     driver = plain;
 }
 
-/* In a set-user-ID program, whose environment is its caller's. */
+/* Acts as a set-user-ID program, whose environment is its caller's. */
 static int is_secure;
 
 char *secure_getenv(const char *name) { return is_secure ? NULL : getenv(name); }

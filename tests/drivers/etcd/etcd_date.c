@@ -1,6 +1,6 @@
 /*
- * etcd_date.c - the date that etcd's gRPC doesn't tell: between two that were asked for it goes on
- * by the local clock, and never back; what several say is known closer than what one says.
+ * etcd_date.c - the date that etcd's gRPC doesn't have: between two requests for it the local clock
+ * carries it on, and it never goes back; several dates together are more precise than one.
  */
 #include "test.h"
 
@@ -36,7 +36,7 @@ int hf__et_ask_date(struct hf__et_http *h, int fd, const char *endpoint, int64_t
     return tells ? 0 : HF_UNAVAILABLE;
 }
 
-/* Each of them is there. */
+/* Every endpoint can be connected to. */
 int hf__et_dial(struct hf__et_http *h, int64_t until_us, hf__et_login_fn *login, void *arg,
                 char why[HF_ET_WHY])
 {
@@ -88,12 +88,12 @@ static void without_one_there_is_none(void **state)
     assert_int_equal(needed(), 0);
     assert_int_equal(asked, 3);
     assert_true(at(5) > 0);
-    /* And then it is carried on, however long nothing is told. */
+    /* From then on the local clock carries it on, for however long no server gives a date. */
     tells = 0;
     for (int i = 0; i < 100; i++) {
         local_us += 59 * INT64_C(1000000);
         assert_int_equal(needed(), 0);
-        /* As far behind as the clocks' rates may have made it. */
+        /* It is behind by as much as the rates of the clocks may differ. */
         assert_in_range(behind(), 0, 2 * S + takes_us + (i + 1) * 59 * (S / 2000));
     }
     assert_true(asked <= 103);
@@ -161,8 +161,8 @@ static void a_clock_that_is_set_is_followed(void **state)
     assert_true(at(0) < was && behind() >= 0 && behind() < 2 * S);
 }
 
-/* What an earlier party was told of a row that is gone, and a later one of its being gone: by what
-   each of them knows, which is little. And it isn't asked for each time. */
+/* One client reads a row that is lost then, and a later one reads that it is missing: each by the
+   little that it knows of the date. And the date isn't asked for each time. */
 static void a_new_row_is_never_behind_a_lost_one(void **state)
 {
     enum { TIMES = 3000 };
@@ -186,15 +186,15 @@ static void a_new_row_is_never_behind_a_lost_one(void **state)
         int64_t before = asked, clock = at(i + 1);
         assert_true(had / S <= sure);
         if (clock / S < had / S) turns++;
-        tells = i % 8 != 0; /* where it isn't told it is taken for as late as it may be */
+        tells = i % 8 != 0; /* if no server gives it, the latest possible date is taken */
         int64_t is = hf__et_date_of_row(&http, i % 2 ? 0 : (uint64_t)clock - 1000000, clock);
         assert_true(is > had && is / S >= sure && is % S == (i + 1) * 16 % S);
         assert_true(asked - before <= http.n_endpoints); /* each of them once */
-        /* What was written lately is ahead of all of them. */
+        /* A row that was written lately is ahead of all of these dates. */
         before = asked;
         assert_int_equal(hf__et_date_of_row(&http, (uint64_t)clock - 100000, clock), clock);
         assert_int_equal(asked, before);
-        /* That is enough, for a while. */
+        /* One request for the date is enough, for a while. */
         before = asked;
         for (int k = 0; k < 20; k++) {
             assert_true(hf__et_date_of_row(&http, 0, at(i + 2)) > is);

@@ -1,8 +1,7 @@
 /*
- * etcd_dial.c - whom the driver etcds believes that it speaks to, by gRPC: the requests for the
- * date go by libcurl, which looks for itself, so that is tried below them.
- *
- *     tests/servers/etcd etcd_dial @
+ * etcd_dial.c - which certificates of servers the driver etcds accepts, for gRPC. The requests for
+ * the date go by libcurl, which checks by itself, so this is tried below them. tests/servers/etcd
+ * etcd_dial @
  */
 #include "../../../drivers/etcd/dial.h"
 #include "os.h"
@@ -23,7 +22,7 @@ static int keep(void *arg, int fd, const char *endpoint, int64_t until_us, char 
     return hf__et_conn_begin(&http, fd, endpoint, until_us, arg, reason);
 }
 
-/* Of a fresh handle, which TLS belongs to. */
+/* Connects by a new handle, because TLS is set up for each handle. */
 static int dialed(const char *host, const char *ca, const char *cert, const char *secret)
 {
     http = (struct hf__et_http){.n_endpoints = 1, .io_timeout_ms = 10000};
@@ -55,7 +54,7 @@ static void who_answers_has_to_be_vouched_for(void **state)
     is(dialed("https://127.0.0.1", cafile, NULL, NULL), 0, "");
     is(dialed("https://127.0.0.1", NULL, NULL, NULL), HF_DENIED, "certificate");
     is(dialed("https://127.0.0.1", "/nowhere", NULL, NULL), HF_UNAVAILABLE, "/nowhere");
-    /* It is of an address, not of a name; nor of another address. */
+    /* The certificate is for an address, not for a name, nor for another address. */
     is(dialed("https://localhost", cafile, NULL, NULL), HF_DENIED, "ostname mismatch");
     is(dialed("https://127.0.0.2", cafile, NULL, NULL), HF_UNAVAILABLE, "");
     is(dialed("http://127.0.0.1", cafile, NULL, NULL), 0, "");

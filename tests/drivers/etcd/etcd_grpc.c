@@ -24,7 +24,7 @@ static hf_store *st;
 static hf_row row;
 static int64_t clock_us;
 
-/* The driver, before a server that has only said well so far. */
+/* Opens the driver before a server that has only given good answers so far. */
 static void opened(int64_t io_ms)
 {
     grpcsay_date(NOON);
@@ -83,7 +83,7 @@ static void errors_mean_what_they_say(void **state)
     closed();
 }
 
-/* What a proxy may say without a word of gRPC. */
+/* Answers that a proxy may give without any gRPC. */
 static void other_servers_are_told(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void what_is_not_whole_is_a_doubt(void **state)
         if (rc != HF_UNKNOWN || grpcsay_requests() != 1)
             fail_msg("%s: %d, %s, %d requests", doubts[i].name, rc, err.text, grpcsay_requests());
         assert_true(strlen(err.text) > 10);
-        /* And then it goes on. */
+        /* After that the driver works again. */
         rc = writes();
         if (rc || grpcsay_requests() != 2)
             fail_msg("%s: then %d, %s", doubts[i].name, rc, err.text);
@@ -230,7 +230,7 @@ static void what_is_mute_takes_its_time(void **state)
 {
     (void)state;
     opened(300);
-    grpcsay_anew(GRPC_WELL); /* it hears the request, and says nothing */
+    grpcsay_anew(GRPC_WELL); /* the server reads the request, and sends nothing */
     said(writes(), HF_UNKNOWN, "timed out");
     said(reads(), HF_UNAVAILABLE, "timed out");
     grpcsay_anew(GRPC_MUTE); /* nothing was sent to it */
@@ -245,7 +245,7 @@ static void who_goes_away_is_left(void **state)
 {
     (void)state;
     opened(60000);
-    for (int i = 0; i < 3; i++) { /* with the answer: one connection more each time */
+    for (int i = 0; i < 3; i++) { /* it goes away with its answer: one more connection each time */
         grpcsay_anew(GRPC_WELL);
         say_message(well, sizeof well);
         say_frame(FRAME_GOAWAY, 0, 0, "\x7f\xff\xff\xff\0\0\0\0", 8);
@@ -287,7 +287,7 @@ static void http1_alone_is_told(void **state)
 
 /* ---- watches ---- */
 
-/* They are created; of our key something is told, in several pieces. */
+/* The watches are created; an event of our key comes in several pieces. */
 static const char created[] = "\0\0\0\0\x08\x0a\x04\x18\x07\x20\x02\x18\x01";
 static const char told[] = "\0\0\0\0\x0c\x5a\x0a\x12\x08\x0a\x04/p/k\x18\x09";
 
@@ -329,7 +329,7 @@ static void what_is_heard_wakes(void **state)
         int64_t until_us = hf__local_us() + 60000000;
         said(listen_for(driver, st, keys, 1, &since, &err), 0, NULL);
         grpcsay_go_on();
-        /* A payload call may read what came before the watch: the watch reports it all the same,
+        /* A call of payload may read what came before the watch: the watch reports it all the same,
            and disconnects. */
         for (int ms = 0; n % 2 && ms < 100; ms++) {
             (void)driver->caps.notify->payload(st, &key, &row);
@@ -341,7 +341,7 @@ static void what_is_heard_wakes(void **state)
         assert_int_equal(grpcsay_requests(), 1);
         closed();
     }
-    /* What isn't a stream of watches is none. */
+    /* An answer that isn't a stream of watches ends the watch. */
     hf_event_count since;
     opened(60000);
     grpcsay_anew(GRPC_WELL);

@@ -22,7 +22,7 @@ static const hf_driver *drv;
 static hf_url url;
 static hf_error err;
 
-/* One party: a handle of its own, that listens for one key. */
+/* One party: a handle of its own, which is subscribed to one key. */
 struct one {
     hf_store *st;
     uint64_t session;
@@ -44,10 +44,11 @@ static void party(hf_row *row, uint32_t at, const struct one *o, uint64_t sessio
     p->owner_len = 1;
 }
 
-/* As HF_PARTY_ENDING, and what lies beside the row is removed. */
+/* HF_PARTY_ENDING, and the write also deletes unused keys beside the row. */
 enum { TIDILY = 256 | HF_PARTY_ENDING };
 
-/* Makes the row in which the first of "0123" holds and the others stand in line; "": none. */
+/* Makes the row in which the first party of "0123" holds and the others are queued; "": no
+   party. */
 static void row_of(hf_row *row, const char *who, unsigned flags)
 {
     assert_int_equal(hf_row_room(row, PARTIES), 0);
@@ -97,9 +98,9 @@ static int hears_within(int i, int64_t us)
     return events_of(drv, all[i].st, &all[i].key) != counted;
 }
 
-/* Does it hear of something since it listened, however late? */
+/* Returns 1 if it gets an event since its flush, however late. */
 static int hears(int i) { return hears_within(i, AWAIT_US); }
-/* Of nothing, within a time in which it would have. */
+/* Returns 1 if it gets no event within a time in which one would have come. */
 static int is_left_alone(int i) { return !hears_within(i, LATE_US); }
 
 static int told(int i, hf_row *row)
@@ -107,8 +108,8 @@ static int told(int i, hf_row *row)
     return drv->caps.notify->payload(all[i].st, &all[i].key, row);
 }
 
-/* Waits until the end of a session is told. An older notification may come first: it tells
-   something. */
+/* Waits for the event of a session's end. An older notification may come first, whose payload is
+   skipped. */
 static int hears_an_end(int i)
 {
     uint64_t counted = events_of(drv, all[i].st, &all[i].key);
@@ -124,7 +125,7 @@ static int hears_an_end(int i)
     return heard;
 }
 
-/* Waits until that very grant is told. Older notifications may come first. */
+/* Waits for the notification of this very grant. Older notifications may come first. */
 static int is_told_of(int i, hf_row *row, uint64_t token)
 {
     int64_t until = hf__local_us() + AWAIT_US;
@@ -136,7 +137,7 @@ static int is_told_of(int i, hf_row *row, uint64_t token)
     return is;
 }
 
-/* Is it told of that very row, however late; also if it doesn't watch meanwhile? */
+/* Returns 1 if it gets this very row, however late; also if it doesn't watch meanwhile. */
 static int is_told_if(int watches, int i, hf_row *row, uint64_t rev)
 {
     int64_t until = hf__local_us() + AWAIT_US;
@@ -151,7 +152,7 @@ static int is_told_if(int watches, int i, hf_row *row, uint64_t rev)
 
 static int is_told(int i, hf_row *row, uint64_t rev) { return is_told_if(1, i, row, rev); }
 
-/* Of a new key the first holds, the others get in line, each by a write of its own. */
+/* Makes a new key that the first party holds; the others are queued, each by a write of its own. */
 static void line_up(const char *name, const char *who, hf_row *row)
 {
     char some[PARTIES + 1] = "";
@@ -170,8 +171,8 @@ static void each_is_told_what_concerns_it(void **state)
     hf_row_init(&said);
     line_up("told", "0123", &row);
     for (int i = 1; i < PARTIES; i++) listen_as(i, "told", 1);
-    /* It is handed over. The new holder is told the row, the next in line is told the new holder.
-       No other is notified of that, nor of the party that has left. */
+    /* The key is handed over. The new holder gets the row, the next waiter gets the new holder. No
+       other party is notified, nor is the one that has left. */
     write_as(0, &row, "123", HF_PARTY_UNCLAIMED);
     assert_true(is_told(1, &said, row.rev));
     assert_true(said.rev == row.rev && said.n_queue == 2 && hf_row_equal(&said, &row));
@@ -180,17 +181,17 @@ static void each_is_told_what_concerns_it(void **state)
     assert_memory_equal(said.party[0].id, all[1].id, 16);
     assert_true(is_left_alone(3));
     assert_false(told(3, &said));
-    /* A request that gets in line behind them concerns no waiter. */
+    /* A request that is queued behind them concerns no waiter. */
     write_as(0, &row, "1230", HF_PARTY_ENDING);
     assert_true(is_left_alone(2) && is_left_alone(3));
-    /* The row has all of it, for a single holder. */
+    /* The payload has the whole row, with a single holder. */
     assert_true(is_told(1, &said, row.rev));
     write_as(1, &row, "", 0);
     hf_row_clear(&row);
     hf_row_clear(&said);
 }
 
-/* No waiter is behind it: the end of the former holder doesn't wake it once more. And it is still
+/* No waiter is behind it: the end of the former holder doesn't wake it once more. It is still
    notified when it holds with another session than it waited with. */
 static void the_last_one_is_told_and_goes_on_being_told(void **state)
 {
@@ -217,8 +218,8 @@ static void the_last_one_is_told_and_goes_on_being_told(void **state)
     hf_row_clear(&said);
 }
 
-/* A holder doesn't watch: `payload` reads what has come for it all the same. The next watch reports
-   what was read so, too, or waiters would sleep on. */
+/* A holder doesn't watch: `payload` reads what has come for it all the same. The next watch also
+   reports what was read in this way, or waiters would sleep on. */
 static void who_does_not_watch_is_told(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void an_end_is_told_to_all(void **state)
     write_as(1, &row, "0123", HF_PARTY_ENDING);
     write_as(1, &row, "", 0);
     all[0].session = mine;
-    /* And so is the end of the row, which has no lease either. */
+    /* So is the deletion of the row, which has no lease either. */
     write_as(0, &row, "01", 0);
     write_as(1, &row, "01", HF_PARTY_ENDING);
     assert_int_equal(drv->replace(all[0].st, &all[0].key, row.rev, NULL, NULL, &clock, &err), 0);
@@ -272,7 +273,7 @@ static void an_end_is_told_to_all(void **state)
     hf_row_clear(&row);
 }
 
-/* How many keys stand in that range; `*ret_bound` of them have a lease. */
+/* Returns how many keys are in that range; *ret_bound: how many of them have a lease. */
 static int keys_from(const char *from, const char *to, int *ret_bound)
 {
     char command[400], line[600];
@@ -333,7 +334,7 @@ static void what_was_put_is_taken_away(void **state)
     hf_row_clear(&row);
 }
 
-/* Where somebody always waits it is done now and then. */
+/* If there is always a waiter, unused keys are deleted now and then. */
 static void what_lies_about_is_tidied_up(void **state)
 {
     (void)state;
@@ -349,11 +350,11 @@ static void what_lies_about_is_tidied_up(void **state)
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("tidy", &bound) == 3 && bound == 2);
     assert_true(is_told_of(2, &said, row.token));
-    /* No waiter is notified of it. */
+    /* No waiter is notified of that. */
     write_as(1, &row, "12", TIDILY);
     assert_true(beside("tidy", &bound) == 2 && bound == 2);
     assert_true(is_left_alone(2));
-    /* By whom leaves meanwhile, it is put off. */
+    /* A write by a party that leaves puts the cleaning off. */
     write_as(0, &row, "120", TIDILY);
     write_as(1, &row, "20", TIDILY);
     assert_true(beside("tidy", &bound) == 3 && bound == 2);
@@ -364,7 +365,7 @@ static void what_lies_about_is_tidied_up(void **state)
     hf_row_clear(&said);
 }
 
-/* Where nobody waits, however often holds overlap. */
+/* If there is no waiter, overlapping holds leave no keys behind. */
 static void overlapping_holds_leave_nothing(void **state)
 {
     (void)state;
@@ -458,7 +459,7 @@ static void many_are_handed_it_at_once(void **state)
         row.party[i].mode = HF_SHARED;
         row.party[i].flags = HF_PARTY_UNCLAIMED;
     }
-    /* The last of them listens. */
+    /* The last of them is subscribed. */
     memcpy(row.party[MANY - 1].id, all[1].id, 16);
     row.party[MANY - 1].session = all[1].session;
     hf_row in_line;
@@ -468,7 +469,7 @@ static void many_are_handed_it_at_once(void **state)
     write_as(1, &in_line, "01", HF_PARTY_ENDING);
     seen = in_line.rev;
     row.rev = row.rev > seen ? row.rev : seen + MANY;
-    while (!hf__et_tidies(row.rev)) row.rev++; /* and what it removes comes on top of it */
+    while (!hf__et_tidies(row.rev)) row.rev++; /* plus the keys that it deletes */
     write_row(1, &row, seen);
     assert_true(hears(1));
     row.n_holders = 0;

@@ -1,7 +1,7 @@
 /*
- * etcd_members.c - whom the driver etcd asks, of several members: names that no name server
- * answers, members that are mute or can't serve at the moment. Members and name server are of this
- * program.
+ * etcd_members.c - which of several members the driver etcd asks: names that no name server
+ * answers, members that are mute or can't serve at the moment. Members and name server are part of
+ * this program.
  */
 #include "fakes/said.h"
 #include "grpcsay.h"
@@ -49,7 +49,7 @@ static void a_name_that_no_server_answers(void **state)
     (void)state;
     said(opens(300, "etcd://mute:1/p/"), HF_UNAVAILABLE, NULL);
     assert_non_null(strstr(err.text, "etcd: "));
-    /* It doesn't take the others' time, whichever comes first. */
+    /* Such a name doesn't take the others' time, whichever comes first. */
     said(opens(LONG_MS, "etcd://mute:1,127.0.0.1:%d/p/", port), 0, NULL);
     said(reads(), 0, NULL);
     driver->close(st);
@@ -72,7 +72,7 @@ static void each_address_of_a_name_is_tried(void **state)
     close(no);
 }
 
-/* It accepts connections, and says nothing on them. */
+/* This member accepts connections, and sends nothing. */
 static void members_that_are_mute_cost_a_part_of_the_time(void **state)
 {
     (void)state;
@@ -82,7 +82,8 @@ static void members_that_are_mute_cost_a_part_of_the_time(void **state)
     driver->close(st);
 }
 
-/* It has served before, and hears the request. What only reads is asked of the next one in time. */
+/* This member has served before, and reads the request. A read is asked of the next member in
+   time. */
 static void a_member_that_turns_mute_leaves_time_for_the_next(void **state)
 {
     (void)state;
@@ -129,10 +130,10 @@ static void who_cant_serve_is_left_for_another(void **state)
         said(writes(), cases[i].doubt ? HF_UNKNOWN : 0, NULL);
         assert_int_equal(grpcsay_requests(), cases[i].doubt ? 1 : 2);
         assert_int_equal(grpcsay_connections(), cases[i].doubt ? 0 : 1);
-        said(reads(), 0, NULL); /* by another one, in either case */
+        said(reads(), 0, NULL); /* another member answers, in either case */
         assert_int_equal(grpcsay_connections(), 1);
     }
-    /* What isn't for another one to answer. */
+    /* An error that another member would give, too. */
     says("7", "etcdserver: permission denied", 0);
     said(reads(), HF_DENIED, NULL);
     assert_int_equal(grpcsay_requests(), 1);

@@ -24,7 +24,8 @@ char *__wrap_strdup(const char *text) { return fail_at && !--fail_at ? NULL : __
 static hf_store st = {.prefix = "/p/", .n_prefix = 3};
 static hf_error err;
 
-/* A holder and a line in which some stand with sessions of this handle; the rest are told. */
+/* Makes a row with a holder and a queue, in which some parties have sessions of this handle; other
+   waiters are to be notified. */
 static void make_row(hf_row *row, struct hf__et_own own[OWN])
 {
     hf_row_init(row);
@@ -97,7 +98,8 @@ static void what_is_not_whole_is_not_sent(void **state)
     hf__pool_open(&http.pool);
     pthread_mutex_init(&http.token_mu, NULL);
     hf__et_date_open(&http.date);
-    hf__et_date_told(&http.date, 0, INT64_C(1) << 50, 1); /* it needn't be asked for */
+    /* the date is known, so that it isn't asked for */
+    hf__et_date_told(&http.date, 0, INT64_C(1) << 50, 1);
     assert_int_equal(hf__et_post(&http, HF_ET_RANGE, &request.base, &failed, HF_UNKNOWN, &reply,
                                  "get", "k", &err),
                      HF_NOMEM);
@@ -107,7 +109,7 @@ static void what_is_not_whole_is_not_sent(void **state)
     hf__pool_close(&http.pool);
 }
 
-/* Nobody unsubscribes from what was refused. */
+/* A subscription that was refused is never ended. */
 static void a_subscription_is_whole_or_none(void **state)
 {
     hf_rowkey key;

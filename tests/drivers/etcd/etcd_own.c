@@ -1,7 +1,6 @@
 /*
- * etcd_own.c - the driver etcd: what a write says of its own sessions, of which one is over.
- *
- *     tests/servers/etcd etcd_own @
+ * etcd_own.c - the driver etcd: the keys that a write puts for its own sessions, one of which is
+ * over. tests/servers/etcd etcd_own @
  */
 #include "drivers.h"
 #include "os.h"
@@ -24,7 +23,7 @@ static uint64_t leased(void)
     return session;
 }
 
-/* One more holds it, shared, with that session. */
+/* Adds a shared holder with that session. */
 static void hold(hf_row *row, uint64_t session)
 {
     assert_int_equal(hf_row_room(row, row->n_holders + 1), 0);
@@ -82,7 +81,7 @@ static void who_dies_beside_it_costs_it_nothing(void **state)
     holds("beside", "ad");
     if (written(owner, "beside", &row)) fail_msg("%s", err.text);
     holds("beside", "ad");
-    hold(&row, session[1]); /* but nothing new is bound to it */
+    hold(&row, session[1]); /* but no new party is bound to it */
     assert_int_equal(written(owner, "beside", &row), HF_LOST);
     row.party[2].session = session[0];
     assert_int_equal(written(owner, "beside", &row), 0);
@@ -99,10 +98,10 @@ static void a_key_that_was_removed_comes_back(void **state)
     hold(&row, session);
     assert_int_equal(written(owner, "back", &row), 0);
     holds("back", "a");
-    row.n_holders = 0; /* broken by another: what stands beside it is removed */
+    row.n_holders = 0; /* another handle breaks the grant: the keys beside the row are deleted */
     assert_int_equal(written(other, "back", &row), 0);
     hold(&row, session);
-    assert_int_equal(written(other, "back", &row), 0); /* and not put by that one */
+    assert_int_equal(written(other, "back", &row), 0); /* and that handle doesn't put them */
     holds("back", "d");
     assert_int_equal(written(owner, "back", &row), 0);
     holds("back", "a");

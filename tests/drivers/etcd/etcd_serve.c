@@ -83,7 +83,7 @@ static ssize_t give(nghttp2_session *session, int32_t id, uint8_t *to, size_t ca
     return (ssize_t)n;
 }
 
-/* As gRPC has texts in its headers. */
+/* Encodes a text as gRPC does in its headers. */
 static void encode(const char *text, char *to, size_t cap)
 {
     for (*to = 0; *text; text++) {
@@ -118,7 +118,7 @@ static void answer(struct serving *s)
                      ? etcd_text(call->request, s->body + FRAME, s->body_len - FRAME)
                      : NULL;
     char *asked = malloc(ASKED);
-    if (!text) abort(); /* the driver asks for what etcd doesn't know */
+    if (!text) abort(); /* the driver makes a call that etcd doesn't have */
     snprintf(asked, ASKED, "%s\r\ntoken: %s\r\n\r\n%s", call->path, s->token, text);
     struct answer a = answers_find(call->path, asked);
     free(asked);

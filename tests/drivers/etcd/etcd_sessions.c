@@ -19,7 +19,7 @@ static void whose_session_is_missing_is_dead(void **state)
     is(200, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_true(row.n_holders == 1 && row.party[0].flags & HF_PARTY_DEAD);
-    /* Its key is there, but bound to nothing: it has left it there. */
+    /* The session's key is there, but without a lease: the session has left it. */
     is(200, "{" HEADER ", \"kvs\": [%s, %s, {\"key\": \"%s\"}]}", kv("/p/k", HELD),
        kv("/p/k\trev", "5"), answers_base64("/p/k\t" SESSION, 21));
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
@@ -48,7 +48,7 @@ static void whose_session_is_missing_is_dead(void **state)
     "\"queue\": [{\"request\": \"10112233445566778899aabbccddeeff\", \
                  \"owner\": \"w\", \"note\": \"\", \"session\": 734439800834}]"
 
-/* What is asked after a row in which a holder's session is in doubt, is it what it should be? */
+/* Checks the requests that follow a row in which a holder's session is in doubt. */
 static void is_settled(hf_store *st, hf_row *row, const char *range)
 {
     const struct answer doubt[] = {{"range", 200, range, 1},
@@ -75,12 +75,14 @@ static void a_session_of_another_term_is_in_doubt(void **state)
              kv("/p/k\trev", "5"));
     is_settled(st, &row, range);
     assert_true(row.n_queue == 1 && row.party[1].flags & HF_PARTY_DEAD); /* believes nothing */
-    /* What it was put back by has run out in the term in which it was made: that is the end. */
+    /* The lease by which it was put back has run out in the term in which it was made: the session
+       is over. */
     is(200, "{" LATER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", held), kv("/p/k\trev", "5"),
        kv("/p/k\t" SESSION ".", "000000ef00060003"));
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_true(row.party[0].flags & HF_PARTY_DEAD && answers_given() == 1);
-    /* As long as it is there it lives; in a further term it is in doubt again. */
+    /* While that lease is there the session counts as alive; in a further term it is in doubt
+       again. */
     is(200, "{" LATER ", \"kvs\": [%s, %s, %s, %s]}", kv("/p/k", held), kv("/p/k\trev", "5"),
        kv("/p/k\t" SESSION, ""), kv("/p/k\t" SESSION ".", "000000ef00060003"));
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
@@ -88,7 +90,7 @@ static void a_session_of_another_term_is_in_doubt(void **state)
     snprintf(range, sizeof range, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", held),
              kv("/p/k\trev", "5"), kv("/p/k\t" SESSION ".", "000000ef00060003"));
     is_settled(st, &row, range);
-    /* Where no term is told, too. */
+    /* So it is if the reply has no term. */
     snprintf(range, sizeof range, "{\"kvs\": [%s, %s]}", kv("/p/k", held), kv("/p/k\trev", "5"));
     is_settled(st, &row, range);
     hf_row_clear(&row);
@@ -114,7 +116,7 @@ static void what_was_noted_goes_with_its_session(void **state)
     driver->close(st);
 }
 
-/* A reader that can't settle a doubt leaves it to the next, and has its row. */
+/* A reader that can't settle a doubt leaves it to the next reader, and gets its row. */
 static void a_doubt_may_stay(void **state)
 {
     (void)state;
@@ -145,7 +147,7 @@ static void a_doubt_may_stay(void **state)
     driver->close(st);
 }
 
-/* What it writes isn't sent again, to another member, when nothing was heard of it. */
+/* If its write isn't answered, it isn't sent again to another member. */
 static void a_doubt_is_settled_once(void **state)
 {
     (void)state;
@@ -356,11 +358,11 @@ static void who_dies_beside_it_costs_it_nothing(void **state)
     hf_store *st = held_twice(session, &row, range);
     const struct answer read = {"range", 200, range, 0};
     const struct answer done = {"txn", 200, "{" HEADER ", \"succeeded\": true}", 1};
-    /* As a rule nothing more is asked, and both are there. */
+    /* Mostly nothing more is asked, and both keys are there. */
     answers_are(&done, 1);
     said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
     assert_true(answers_given() == 1 && is_put(session[0]) && is_put(session[1]));
-    /* What stood there with a session that is over doesn't keep the rest from being written. */
+    /* A party whose session is over doesn't keep the rest of the row from being written. */
     const struct answer second[] = {refused, read, alive, dead, done};
     answers_are(second, COUNT(second));
     said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
@@ -369,7 +371,7 @@ static void who_dies_beside_it_costs_it_nothing(void **state)
     answers_are(both, COUNT(both));
     said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
     assert_false(is_put(session[0]) || is_put(session[1]));
-    /* Nobody of its own: it isn't asked for. */
+    /* No session in the row is its own: it asks nothing. */
     row.n_holders = 1;
     row.party[0].session = 7;
     const struct answer nobody[] = {refused, read, dead, done};
@@ -397,7 +399,7 @@ static void nothing_is_bound_to_a_dead_session(void **state)
         hf_party *p = &other.party[1];
         if (i == 0) p->token = 6; /* granted anew */
         if (i == 1) p->id[0]++;
-        if (i == 2) p->flags |= HF_PARTY_UNCLAIMED; /* whatever is said of it */
+        if (i == 2) p->flags |= HF_PARTY_UNCLAIMED; /* even if its claim is new with this write */
         if (i == 3) p->session = session[0];        /* renewed with it */
         if (i == 4) { /* moves from the line to the holders, or back */
             other.n_holders = 1;

@@ -51,7 +51,7 @@ static void add(const char *one)
     put(one);
 }
 
-/* A handle that stands in line for `key`, as MINE, and for another key, which is notified last. */
+/* A handle that is queued for `key`, as MINE, and for another key, which is notified last. */
 static hf_store *st;
 static hf_rowkey other;
 static const hf_rowkey *keys[2];
@@ -113,25 +113,25 @@ static void words_wake_who_is_concerned(void **state)
         struct {
             const char *name, *value, *revision, *type;
         } event[4];
-        uint64_t heard, token; /* token: of the holder that is told; 0: none is */
+        uint64_t heard, token; /* token: that of the notified holder; 0: none */
     } cases[] = {
-        /* The request that got in line has put its inbox there; then that says who has the key. */
+        /* The queued request has put its inbox; then the inbox names the holder. */
         {{{INBOX, "", "9", NULL}}, 0, 0},
         {{{INBOX, WORD(MINE, "77"), "9", NULL}}, 1, 77},
-        /* The same grant again; another one; none that is said. */
+        /* The same grant again; another one; a notification without one. */
         {{{INBOX, WORD(OTHERS, "7"), "9", NULL}, {INBOX, WORD(OTHERS, "7"), "10", NULL}}, 1, 7},
         {{{INBOX, WORD(OTHERS, "7"), "9", NULL}, {INBOX, WORD(OTHERS, "8"), "10", NULL}}, 2, 8},
         {{{INBOX, WORD(OTHERS, "77"), "9", NULL}, {INBOX, WORD(MINE, "77"), "10", NULL}}, 2, 77},
         {{{INBOX, WORD(OTHERS, "77"), "9", NULL}, {INBOX, "?", "10", NULL}}, 2, 0},
         {{{INBOX, "?", "9", NULL}, {INBOX, "?", "10", NULL}}, 2, 0},
-        /* With the row as it was written. */
+        /* A notification with the row as it was written. */
         {{{INBOX, WORD(MINE, "77") "\n" TAKEN, "9", NULL}}, 1, 5},
         {{{INBOX, "?\n" TAKEN, "9", NULL}}, 1, 5},
         {{{INBOX, WORD(MINE, "77") "\n" TAKEN, "9", NULL}, {INBOX, WORD(OTHERS, "78"), "10", NULL}},
          2,
          78},
         {{{INBOX, WORD(MINE, "77") "\n{}", "9", NULL}}, 1, 77},
-        /* A session has ended: before a notification that doesn't know of it, or after it. */
+        /* A session has ended: before a notification that doesn't know of that, or after it. */
         {{{INBOX, WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
         {{{"/p/k\t" SESSION, "", "9", gone}, {INBOX, WORD(OTHERS, "77"), "10", NULL}}, 2, 0},
         {{{INBOX, WORD(OTHERS, "77"), "10", NULL}, {"/p/k\t" SESSION, "", "9", gone}}, 2, 0},
@@ -139,11 +139,12 @@ static void words_wake_who_is_concerned(void **state)
         {{{INBOX, WORD(OTHERS, "7"), "9", NULL}, {INBOX, WORD(OTHERS, "8"), "9", NULL}}, 1, 7},
         {{{INBOX, WORD(OTHERS, "8"), "9", NULL}, {INBOX, WORD(OTHERS, "7"), "8", NULL}}, 1, 8},
         {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\t" SESSION, "", "9", gone}}, 1, 0},
-        /* Of another key, which nobody waits for; to one whose name only begins so. */
+        /* A notification of another key, which no wait has; of a key whose name only begins like
+           this one. */
         {{{"/p/\t" SESSION "\tkk", WORD(MINE, "77"), "9", NULL}}, 0, 0},
         {{{INBOX, WORD(MINE, "77"), "9", NULL}, {"/p/l\t" SESSION, "", "9", gone}}, 1, 77},
         {{{"/p/\tk", WORD(MINE, "77"), "9", NULL}}, 0, 0},
-        /* What can't be understood may be of any key. */
+        /* An event that can't be understood may concern any key. */
         {{{INBOX, WORD(MINE, "77"), "9", NULL}, {"/p/far\trev", "5", NULL, NULL}}, 2, 0},
         {{{INBOX, WORD(MINE, "77"), "9", NULL}, {"/", "5", "10", NULL}}, 2, 0},
     };
@@ -174,7 +175,8 @@ static void a_word_brings_the_grant(void **state)
     assert_memory_equal(p->id, mine, 16);
     assert_true(p->session == 734439800834 && p->since_us == 1000 && p->expires_us == 2000);
     assert_int_equal(p->flags, 5);
-    /* Not to the next waiter for it, which may be the one that it named; that looks. */
+    /* The next wait for the key doesn't get the payload, because that may name this waiter: it
+       looks. */
     hf_event_count since;
     uint8_t next[16] = {1};
     uint64_t counted = events_of(driver, st, &key);
@@ -186,7 +188,7 @@ static void a_word_brings_the_grant(void **state)
     end();
 }
 
-/* What no word explains has to be looked at first; that is done between two listens. */
+/* After an event that no notification explains the row is read first, between two flushes. */
 static void an_end_is_looked_at_first(void **state)
 {
     (void)state;
@@ -274,10 +276,10 @@ static void many_keys_are_one_watch(void **state)
     are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
     said(listen_for(driver, st, all, KEYS, &since, &err), 0, NULL);
     assert_int_equal(count(answers_asked(), "create_request"), 1);
-    /* 99 is the last of them as texts. */
+    /* As texts, 99 is the last of these numbers. */
     assert_non_null(strstr(answers_asked(), answers_base64("/p/many/0\t", 10)));
     assert_non_null(strstr(answers_asked(), answers_base64("/p/many/99\n", 11)));
-    /* One in between is watched already; one before them isn't, nor one behind. */
+    /* A key between them is watched already; one before or behind them isn't. */
     int given = answers_given();
     assert_int_equal(hf_key_make("many/150x", &other, &err), 0);
     said(listen_for(driver, st, &keys[1], 1, &since, &err), 0, NULL);
@@ -292,14 +294,13 @@ static void many_keys_are_one_watch(void **state)
     end();
 }
 
-/* A queued waiter is woken by notifications and by what is deleted; another waiter, by all that is
-   written. */
+/* A queued waiter is woken by notifications and by deletions; another waiter, by every write. */
 static void each_hears_what_concerns_it(void **state)
 {
     (void)state;
     hf_event_count since;
     begin();
-    other.in_line = 0; /* or what the inboxes' watch brings last wouldn't wake it */
+    other.in_line = 0; /* otherwise the last event of the inboxes' watch wouldn't wake it */
     add(event(INBOX, WORD(MINE, "77"), "9", NULL));
     assert_int_equal(heard_on("watch?NODELETE"), 1);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 1);
@@ -312,7 +313,7 @@ static void each_hears_what_concerns_it(void **state)
     assert_int_equal(heard_on("watch?range_end"), 1);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
     assert_int_equal(answers_given(), 3); /* the other one's, too */
-    /* In line, what is written beside it is nothing to it. */
+    /* A queued waiter isn't woken by other writes beside its row. */
     end();
     begin();
     other.in_line = 0;

@@ -24,7 +24,7 @@ struct reply {
     size_t len;
     size_t id[IDS]; /* where the stream's number belongs */
     int n_ids, closes;
-    size_t later; /* what stands from here on waits for grpcsay_go_on; 0: nothing */
+    size_t later; /* the bytes from here on wait for grpcsay_go_on; 0: none do */
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -187,7 +187,7 @@ static int answer(int fd, const uint8_t id[4])
     return !r.closes;
 }
 
-/* Until the client has gone: what was said last is to arrive. */
+/* Reads until the client has gone, so that the last answer arrives. */
 static void drain(int fd)
 {
     char bytes[4096];

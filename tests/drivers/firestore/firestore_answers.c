@@ -71,7 +71,7 @@ static void errors_mean_what_they_say(void **state)
         {500, "{\"error\": {\"message\": \"one\\ntwo\"}}", HF_UNAVAILABLE, HF_UNKNOWN, "500: one"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, HF_UNKNOWN, ""},
         {ANSWER_CUT, "[", HF_UNAVAILABLE, HF_UNKNOWN, ""},
-        /* By HTTP a refused precondition and a request that is no good are the same. */
+        /* HTTP has one status for a refused precondition and for a bad request. */
         {400, "<html>", HF_UNAVAILABLE, HF_UNAVAILABLE, "HTTP 400"},
         {ANSWER_HEAD_CUT(200), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
         {ANSWER_HEAD_CUT(400), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
@@ -173,7 +173,7 @@ static void a_write_is_answered(void **state)
     struct answer list[] = {{"commit", 200, "{\"commitTime\": \"" TIME "\"}", 0},
                             {"batchGet", 200, found, 0}};
     answers_are(list, 2);
-    /* What was never seen is read first. */
+    /* A row that was never seen is read first. */
     said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
     assert_int_equal(answers_given(), 2);
     assert_int_equal(clock_us, TIME_US);
@@ -299,10 +299,10 @@ static void a_token_is_got_for_them(void **state)
                                       {"batchGet", 200, MISSING, 0}};
         answers_are(list, 2);
         said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
-        /* Without a token nothing else is asked; for one libcurl may ask twice. */
+        /* Without a token no other request is made; libcurl may ask for one twice. */
         assert_in_range(answers_given(), 1, cases[i].status == ANSWER_CLOSED ? 2 : 1);
     }
-    /* One is refused: another is got, once. */
+    /* If a token is refused, another one is got, once. */
     static const char one[] = "{\"access_token\": \"one\", \"expires_in\": 36000}";
     const struct answer refused[] = {{"token", 200, one, 2},
                                      {"batchGet", 401, "", 1},
@@ -318,7 +318,7 @@ static void a_token_is_got_for_them(void **state)
     driver->close(st);
 }
 
-/* It is read for each token: a key is exchanged while the store is in use. */
+/* The file is read for each token, because its key may be replaced while the store is in use. */
 static void credentials_are_read_again(void **state)
 {
     (void)state;
@@ -423,7 +423,7 @@ static void urls_are_read(void **state)
     unsetenv("FIRESTORE_ID_TOKEN");
 }
 
-/* Which project, which database, which server. */
+/* The project, the database and the server of a URL. */
 static void places_are_read(void **state)
 {
     (void)state;
@@ -461,7 +461,7 @@ static void places_are_read(void **state)
     unsetenv("FIRESTORE_EMULATOR_HOST");
 }
 
-/* A file that nobody names is named by the environment; one that is no file of credentials. */
+/* Without an option the environment names the file; a file without credentials is refused. */
 static void credentials_are_found(void **state)
 {
     (void)state;

@@ -99,8 +99,8 @@ static void each_has_its_own_status(void **state)
     done();
 }
 
-/* Those that were never seen are read first, by one request; then each is written as it was then.
- */
+/* Rows that were never seen are read first, by one request; then each is written on the condition
+   that it is still the same. */
 static void what_is_not_remembered_is_read(void **state)
 {
     const struct answer list[] = {
@@ -123,7 +123,7 @@ static void what_is_not_remembered_is_read(void **state)
     done();
 }
 
-/* What isn't answered as a whole is known of none. */
+/* If the answer isn't whole, no replace has a known result. */
 static void no_answer_says_nothing(void **state)
 {
     static const struct answer list[] = {{"batchWrite", 500, "{}", 0}};

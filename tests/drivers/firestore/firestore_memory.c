@@ -72,7 +72,7 @@ static void each_fails_in_turn(const char *options, int (*does)(const char *url)
         {"token", 200, "{\"access_token\": \"one\", \"expires_in\": 36000}", 0},
         {"batchGet", 200, missing, 0}};
     answers_are(all, 2);
-    said(does(url), 0, NULL); /* what is made once only has been */
+    said(does(url), 0, NULL); /* later it isn't allocated again */
     for (long n = 1;; n++) {
         ours = 1;
         count = 0;

@@ -84,7 +84,7 @@ static void below_a_root_a_path_is_a_path(void **state)
     named("a//c/d", "D/live/sync/holdfast/a%2F%2Fc%2Fd");
     named("a/..", "D/live/sync/holdfast/a%2F..");
     named("a/__b__", "D/live/sync/holdfast/a%2F__b__");
-    /* What would be among those that are no paths. */
+    /* Paths that would be in the collection of keys which are no paths. */
     named("holdfast/b", "D/live/sync/holdfast/holdfast%2Fb");
     named("holdfast/b/c/d", "D/live/sync/holdfast/b/c/d");
     named("holdfasu/b", "D/live/sync/holdfasu/b");
@@ -103,7 +103,7 @@ static void below_a_root_a_path_is_a_path(void **state)
     above("", "D/live/sync");
 }
 
-/* So many times "a/", and the end. */
+/* Returns n times "a/", and `end`. */
 static const char *deep(int n, const char *end)
 {
     static char text[2000];

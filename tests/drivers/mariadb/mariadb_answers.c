@@ -92,7 +92,7 @@ static void each_error_has_its_code(void **state)
     mariadb->close(st);
 }
 
-/* The write was carried out, and the statement behind it is refused. */
+/* The write was carried out, and the statement after it is refused. */
 static void what_fails_behind_a_write_leaves_it_open(void **state)
 {
     static const int numbers[] = {1142, 1021, 1205, 1213, 1062, 1146, 65000};

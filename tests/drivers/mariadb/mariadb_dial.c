@@ -43,7 +43,7 @@ static void a_silent_server_does_not_take_the_time_of_the_next(void **state)
     close(filler);
 }
 
-/* It accepts, and never greets; or it is mute once it has let somebody in. */
+/* The server accepts, and sends no greeting; or it is mute after the login. */
 static void a_mute_server_leaves_time_for_the_next(void **state)
 {
     int port = 0, mute = kit_listen(2, &port);

@@ -81,7 +81,7 @@ static void put_eof(struct out *o)
     end(o);
 }
 
-/* One row of these texts; so many NULLs behind them. */
+/* Sends one row of these texts, followed by that many NULLs. */
 static void put_row(struct out *o, const char *const *text, int n, int nulls)
 {
     begin(o);
@@ -146,7 +146,7 @@ static int answer(struct out *o, const char *sql)
     return 1;
 }
 
-/* Until the other side has had enough. */
+/* Reads until the client has closed the connection. */
 static void nothing_more(int fd)
 {
     char skip[256];
@@ -158,7 +158,7 @@ static int all(int fd, void *to, size_t n)
     return !n || recv(fd, to, n, MSG_WAITALL) == (ssize_t)n;
 }
 
-/* One packet as a text; its length is at most that of `to`. 0: the connection has ended. */
+/* Reads one packet as a text, which fits into `to`. Returns 0 if the connection has ended. */
 static int reads(int fd, struct out *o, char to[PACKET])
 {
     unsigned char head[4];

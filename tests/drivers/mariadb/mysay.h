@@ -9,14 +9,16 @@
 
 /* Changed while no request is under way. */
 struct my_error {
-    const char *part; /* what a request has that this is for; NULL: all is answered as usual */
+    const char *part; /* a part of the requests that this is for; NULL: every request is answered as
+                         usual */
     int at, number;   /* at: of its statements it is the one that fails, by this error (0: none) */
-    int mutes;        /* so many such requests get no answer at all instead */
+    int mutes;        /* how many of these requests get no answer at all */
 };
 extern struct my_error my_bad;
 extern const hf_driver *mariadb;
 
-/* Starts the server, finds the driver; once a program. 0: not to be had, which is said. */
+/* Starts the server and finds the driver, once in a program. Returns 0 if the driver is missing,
+   which is printed. */
 int my_begin(void);
 /* HOST in the URL stands for where the server is. */
 int my_opens(const char *form, int64_t io_ms, hf_store **ret);

@@ -16,15 +16,15 @@ enum { MANY = 40 };
 static const hf_driver *const d = &hf__mem_driver;
 static hf_url url;
 static hf_store *st;
-static hf_rowkey key; /* longer than what a cell has room for */
+static hf_rowkey key; /* a key that is longer than a cell's own room */
 static hf_row row, cur;
 static hf_error err;
 static int64_t clock_us;
 static const hf_party me = {.id = {1}, .session = 1};
 
-static uint64_t last_rev = UINT64_C(1) << 52; /* above what a clock makes of it */
+static uint64_t last_rev = UINT64_C(1) << 52; /* above every rev that comes from a clock */
 
-/* Of the row that is there; 0: nobody is in it. */
+/* Returns the rev of the present row; 0: it has no party. */
 static uint64_t rev_now(void)
 {
     hf_row now;
@@ -37,7 +37,7 @@ static uint64_t rev_now(void)
     return rev;
 }
 
-/* A row of so many, for the next write. */
+/* Prepares a row with n parties for the next write. */
 static void fill(uint32_t n)
 {
     assert_int_equal(hf_row_room(&row, n), 0);
@@ -51,8 +51,8 @@ static void fill(uint32_t n)
     row.party[0].token = row.token;
 }
 
-/* Stores a row of so many where there was none (0: leaves it so), as if there were memory; and has
-   one of MANY ready for the next write. */
+/* Stores a row with n parties at a key without one (0: stores nothing), as if there were memory.
+   Then prepares a row of MANY for the next write. */
 static void put(uint32_t n)
 {
     fails_exempt(1);
@@ -108,7 +108,8 @@ static const struct op {
     const char *name;
     void (*prepare)(void);
     int (*run)(void);
-    int good, at_least; /* what it answers, and so many allocations of which each is felt */
+    int good, at_least; /* the result without failures, and the least number of allocations whose
+                           failure shows */
 } ops[] = {{"get", crowd, get, 0, 1},
            {"take", nobody, take, 0, 2},
            {"take", crowd, take, HF_CONFLICT, 1},

@@ -46,7 +46,7 @@ static uint64_t session_of(hf_store *st)
     return s;
 }
 
-/* Takes and gives back; the token. */
+/* Acquires and releases the key. Returns the token. */
 static uint64_t pass(hf_store *st, const char *text)
 {
     hf_rowkey key;
@@ -132,7 +132,7 @@ static void tokens_grow_although_free_rows_are_forgotten(void **state)
         last = token;
     }
     assert_int_equal(rev_of(st, "k"), 0);
-    /* And through the store's own end. */
+    /* Also after the store itself has been freed. */
     d->close(st);
     st = open_store("mem:tokens");
     assert_true(pass(st, "k") > last);
@@ -162,7 +162,7 @@ static void a_replace_below_the_floor_learns_it(void **state)
     assert_int_equal(cur.n_holders + cur.n_queue, 0);
     row.rev = row.token = row.party[0].token = cur.rev + 1;
     assert_int_equal(d->replace(st, &key, cur.rev, &row, &cur, &clock, NULL), 0);
-    /* Deleted: a client that has seen the row must not replace what it saw. */
+    /* After a deletion, a client that has seen the row must not be able to replace it. */
     assert_int_equal(d->replace(st, &key, row.rev, NULL, &cur, &clock, NULL), 0);
     assert_int_equal(d->replace(st, &key, row.rev, &row, &cur, &clock, NULL), HF_CONFLICT);
     assert_int_equal(cur.rev, 0);
@@ -332,7 +332,7 @@ static void *open_and_close(void *arg)
     return NULL;
 }
 
-/* Whatever the parent's threads were doing: the child opens a store of its own, and may close what
+/* Whatever the parent's threads were doing, the child opens a store of its own, and may close what
    it inherited. */
 static void a_forked_child_can_open_its_own(void **state)
 {

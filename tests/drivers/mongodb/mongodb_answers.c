@@ -43,7 +43,7 @@ static const struct {
     {"buildInfo", "{\"version\": \"8.0.4\"}"},
 };
 static struct answer answers[COUNT(usual)];
-static const char *type;     /* of the server that is found; NULL: none is */
+static const char *type;     /* the type of the server that is found; NULL: none is */
 static bson_error_t no_type; /* then */
 static int selected, asked;  /* how often */
 
@@ -153,7 +153,7 @@ static void each_error_has_its_code(void **state)
 {
     static const struct {
         uint32_t domain;
-        int code, reads, writes; /* what it means where nothing, or something, may be done */
+        int code, reads, writes; /* its meaning for a read, and for a write */
         int again;               /* is another client made for the next request? */
     } cases[] = {
         {E(SERVER), 13, HF_DENIED, HF_DENIED, 0},
@@ -192,7 +192,7 @@ static void each_error_has_its_code(void **state)
         said(get(), 0, NULL);
         said(replaces(5, 1), 0, NULL);
     }
-    /* Interrupted, by one that isn't the primary any more, by a code that says nothing of it. */
+    /* Interrupted; no longer the primary; codes that don't say whether the write was done. */
     static const int codes[] = {6,     7,     24,    46,    50,    64,    89, 91, 112,   134,
                                 189,   202,   262,   317,   9001,  10058, 79, 0,  10107, 11600,
                                 11601, 11602, 13388, 13435, 13436, 14064, 1,  8,  99999, 100};
@@ -405,7 +405,7 @@ static void each_field_is_checked(void **state)
     }
     row_with("format", "1");
     said(get(), HF_CORRUPT, "format 1, and this version reads format 2");
-    row_with("rev", "6.0"); /* what the shell writes back */
+    row_with("rev", "6.0"); /* a number as the shell writes it */
     said(get(), 0, NULL);
     assert_int_equal(row.rev, 6);
     row_with("queue", "[{" PARTY NAMES ", \"lease_ms\": 7.0, \"more\": 1}]");
@@ -440,7 +440,7 @@ static void a_write_that_isnt_sure_is_unknown(void **state)
     *answer_to("findAndModify") = (struct answer){NULL, E(SERVER), 11000};
     said(replaces(0, 1), HF_CONFLICT, NULL);
     *answer_to("aggregate") = (struct answer){NULL, E(STREAM), 4};
-    said(replaces(0, 1), HF_UNAVAILABLE, "said so"); /* it is refused for certain */
+    said(replaces(0, 1), HF_UNAVAILABLE, "said so"); /* the write was certainly refused */
     answer_to("findAndModify")->json = "{\"value\": {}}";
     said(replaces(5, 1), 0, NULL);
     assert_int_equal(clock_us, 0);
@@ -491,7 +491,7 @@ static void a_list_shows_what_is_damaged(void **state)
     said(scans(""), 0, NULL);
     assert_int_equal(n_seen, 1);
     stops = 0;
-    said(scans("k\xff"), 0, NULL); /* no key begins so, but with the k of it */
+    said(scans("k\xff"), 0, NULL); /* no key begins with this prefix, but keys do with its k */
     assert_int_equal(n_seen, 0);
     char far[2 * HF_KEY_CAP];
     memset(far, 'x', sizeof far);

@@ -68,7 +68,7 @@ static struct member {
 } members[MEMBERS];
 static size_t n_members;
 
-/* What it says it is. */
+/* Writes the member's answer to "hello". */
 static void hello(const struct member *m, bson_t *to)
 {
     char names[MEMBERS][32];
@@ -131,7 +131,7 @@ static void reply(int fd, int32_t to, int legacy, const bson_t *doc)
     send(fd, bson_get_data(doc), doc->len, MSG_NOSIGNAL);
 }
 
-/* One request. Returns 0 if the connection is to be closed. */
+/* Serves one request. Returns 0 if the connection is to be closed. */
 static int serve_one(struct member *m, int fd)
 {
     static __thread unsigned char body[MESSAGE];
@@ -209,7 +209,7 @@ static void set_of(const enum kind *kinds, size_t n)
     n_members = n;
     for (size_t i = 0; i < n; i++)
         if (kinds[i] == GONE)
-            close(members[i].fd); /* so that nobody listens there */
+            close(members[i].fd); /* closed, so that no server listens there */
         else
             detached(accept_all, &members[i]);
 }
@@ -244,7 +244,7 @@ static void a_name_that_no_server_answers(void **state)
     (void)state;
     SET_OF(PRIMARY);
     said(opens(300, "mongodb://mute.example:1/test"), HF_UNAVAILABLE, "name servers");
-    /* It doesn't take the others' time, whichever comes first. */
+    /* Such a name doesn't take the others' time, whichever comes first. */
     said(opens(LONG_MS, "mongodb://mute.example:1,127.0.0.1:%d/test", members[0].port), 0, NULL);
     said(opens(LONG_MS, "mongodb://127.0.0.1:%d,mute.example:1/test", members[0].port), 0, NULL);
 }
@@ -287,7 +287,7 @@ static void without_a_primary_it_is_away_for_now(void **state)
          HF_UNAVAILABLE, "not a primary");
 }
 
-/* Which says nothing of the password. */
+/* A connection that breaks at the login says nothing about the password. */
 static void a_connection_that_breaks_at_the_login(void **state)
 {
     (void)state;
@@ -348,7 +348,7 @@ static void a_server_that_goes_when_it_is_asked_again(void **state)
     hf_row_clear(&row);
 }
 
-/* By the code, whatever the words: what passes says nothing of the password. */
+/* The code counts, whatever the text: a passing failure says nothing about the password. */
 static void a_login_that_is_refused(void **state)
 {
     (void)state;

@@ -1,8 +1,6 @@
 /*
- * mongodb_line.c - the driver mongodb: of which changes of a row a waiter is notified, by its place
- * in line.
- *
- *     tests/servers/mongodb mongodb_line @
+ * mongodb_line.c - the driver mongodb: which changes of a row a waiter is notified of, by its place
+ * in the queue. tests/servers/mongodb mongodb_line @
  */
 #include "drivers.h"
 #include "fakes/listens.h"
@@ -20,7 +18,7 @@ static hf_error err;
 static hf_store *writer, *waiter;
 static uint64_t rev;
 
-/* Each of a handle of its own. */
+/* Returns a party, each with a handle of its own. */
 static hf_party party(char name)
 {
     hf_party p;
@@ -63,7 +61,7 @@ static void becomes(const hf_rowkey *key, const char *who)
     if (!*who) rev = 0;
 }
 
-/* Has the waiter heard of the last change, which gave it to somebody? */
+/* Returns 1 if the waiter was notified of the last change, which granted the key. */
 static int has_heard(const hf_rowkey *key)
 {
     hf_row row;
@@ -73,7 +71,7 @@ static int has_heard(const hf_rowkey *key)
     return is;
 }
 
-/* How often something was heard that concerns the waiter, which listens for that key alone. */
+/* Returns how many events concerned the waiter, which has subscribed to that key alone. */
 static uint64_t heard(const hf_rowkey *key)
 {
     hf_event_count now;
@@ -81,8 +79,9 @@ static uint64_t heard(const hf_rowkey *key)
     return now.n[0];
 }
 
-/* Listens for `name`, which comes to stand in line alone, so that it is told; then lets the row
-   become each of these, and counts of how many it was told. The last one gives it to somebody. */
+/* Subscribes to the key as `name`, which is queued alone, so that it is notified. Then writes each
+   of these rows, and counts of how many it was notified. The last row grants the key to another
+   party. */
 static int is_told(const char *text, char name, int in_line, const char *const *rows, size_t n)
 {
     hf_rowkey key;
@@ -118,7 +117,8 @@ static void in_line_it_is_told_of_what_concerns_it(void **state)
         int in_line, told;
         const char *row[6];
     } cases[] = {
-        /* Somebody comes behind it, the holder renews, the key is handed on, and taken up. */
+        /* Another request is queued behind it, the holder renews, the key is handed over, and
+           claimed. */
         {"third", 'd', 1, 0, {"a/bcd", "a/bcde", "a/bcdef", "B/cdef", "b/cdef"}},
         {"third, till the end", 'd', 1, 2, {"a/bcd", "a/bcde", "B/cde", "b/cde", "C/de", "D/e"}},
         {"first", 'b', 1, 3, {"a/bcd", "a/bcde", "B/cde"}},
@@ -137,7 +137,7 @@ static void in_line_it_is_told_of_what_concerns_it(void **state)
     }
 }
 
-/* That is told to everybody: what was waited for isn't there any more. */
+/* Every waiter is notified of a deletion, because the row that it waits in is gone. */
 static void who_waits_is_told_of_a_removal(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void who_waits_is_told_of_a_removal(void **state)
     rev = 0;
     if (listen_for(drv, waiter, keys, 1, &since, &err)) fail_msg("listen: %s", err.text);
     becomes(&key, "a/d");
-    becomes(&key, "a/bcde"); /* which is none of its business */
+    becomes(&key, "a/bcde"); /* a change that doesn't concern it */
     becomes(&key, "");
     int64_t until_us = hf__local_us() + INT64_C(30000000);
     while (heard(&key) < since.n[0] + 2) {

@@ -1,5 +1,5 @@
 /*
- * mongodb_process.c - what the driver mongodb: leaves alone in the process that loads it, and in
+ * mongodb_process.c - what the driver mongodb leaves alone in the process that loads it, and in
  * /dev/shm: another user of libmongoc logs as before, a file of another process stays, and the
  * program may end while a request is under way. This program isn't linked to libmongoc.
  */
@@ -28,7 +28,7 @@ static const hf_driver *load(void)
     return drv;
 }
 
-/* As other code that loads libmongoc finds it, too. */
+/* Finds a function as other code that loads libmongoc would. */
 static void *of_libmongoc(const char *name)
 {
     void *library = dlopen("libmongoc-1.0.so.0", RTLD_NOW);
@@ -51,8 +51,8 @@ static int open_in_vain(const hf_driver *drv, int64_t io_ms)
     return said_opens(drv, "mongodb://HOST/test", mute_port, io_ms, &st);
 }
 
-/* Runs it in a child with a mute server of its own, whose standard error becomes *ret_said. Its
-   status, as of wait. */
+/* Runs `body` in a child with a mute server of its own. *ret_said: the child's standard error.
+   Returns its status, as of wait. */
 static int run(int (*body)(void), char *ret_said, size_t cap)
 {
     int out[2], status;
@@ -72,7 +72,7 @@ static int run(int (*body)(void), char *ret_said, size_t cap)
     close(out[1]);
     for (char part[512]; (n = read(out[0], part, sizeof part)) > 0;)
         for (ssize_t i = 0; i < n; i++)
-            if (len < cap - 1) ret_said[len++] = part[i]; /* what is too much is read, too */
+            if (len < cap - 1) ret_said[len++] = part[i]; /* the rest is read, too, and dropped */
     ret_said[len] = 0;
     close(out[0]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -138,7 +138,7 @@ static int leaves_no_counters(void)
     return lstat(counters(), &file) ? 0 : 1;
 }
 
-/* As if a process with this pid in another PID namespace had made it. */
+/* Acts as if a process with this pid in another PID namespace had made the file. */
 static int keeps_anothers_counters(void)
 {
     struct stat file;

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static char level[4][20]; /* of the last list, look; "": none was asked for */
+static char level[4][20]; /* the levels that were asked for last; "": none was */
 enum { OF_OTHERS, OF_LIST, OF_LOOK, OF_WRITE };
 static const char *type;
 

@@ -20,16 +20,17 @@
 
 enum { SOON_MS = 300, LATE_MS = 60000, FLOOD = 20000 };
 
-/* And how many there are. */
+/* A text and its length. */
 #define BYTES(text) (text), sizeof(text) - 1
 
 enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, IN_LOGIN, NEVER, CUT, REFUSED };
 
 static int listener, port;
 static enum stop stops;
-static const char *last; /* what it says instead of a handshake, and then goes */
+static const char *last; /* what the server sends instead of a handshake, before it closes the
+                            connection */
 static size_t last_len;
-static char heard[4096]; /* what the client sent first */
+static char heard[4096]; /* the first bytes of the client */
 static int given_up;     /* eventfd: the client has stopped waiting */
 
 static void put(int fd, const char *text)
@@ -189,7 +190,7 @@ static void each_address_of_a_name_is_tried(void **state)
 
 /* ---- TLS ---- */
 
-/* Only an end that knows TLS refuses it: a server that goes down meanwhile doesn't. */
+/* Only a server that speaks TLS can refuse the handshake; one that goes down meanwhile doesn't. */
 static void a_handshake_that_is_cut_denies_nothing(void **state)
 {
     static const struct {
@@ -215,7 +216,7 @@ static void a_handshake_that_is_cut_denies_nothing(void **state)
     }
 }
 
-/* What a server says instead of letting somebody in. */
+/* The errors with which a server refuses a login. */
 static void refusals_are_passing_or_not(void **state)
 {
     static const struct {
@@ -260,7 +261,8 @@ static void a_password_is_read_at_each_connect(void **state)
     }
 }
 
-/* The terminal of this program is a pseudo terminal's other end, or none: nobody would answer. */
+/* This program's terminal is a pseudo terminal, or there is none: nothing would answer a
+   question. */
 static void an_encrypted_key_is_refused(void **state)
 {
     struct hf__nats_how how = {.tls = 1};
@@ -319,7 +321,7 @@ static void what_is_too_long_is_not_sent(void **state)
     int rc = hf__nats_ask(&link, &r, 1, hf__local_us() + LATE_MS * INT64_C(1000), why);
     assert_int_equal(rc, 0);
     assert_int_equal(r.unsent, HF_FULL);
-    assert_non_null(link.nc); /* and the connection is as good as before */
+    assert_non_null(link.nc); /* and the connection still works */
     hf__nats_disconnect(&link);
     pthread_join(thread, NULL);
 }

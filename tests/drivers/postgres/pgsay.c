@@ -67,7 +67,7 @@ void pg_cuts(void)
     pthread_mutex_unlock(&mu);
 }
 
-/* What isn't the test's business is answered as a server would. */
+/* Finds the rule for a statement. Without one the reply is a server's usual reply. */
 static struct pg_rule find(const char *sql)
 {
     struct pg_rule found = {"", "", 0};
@@ -144,7 +144,7 @@ static void put_error(struct out *o, const char *told)
     end(o);
 }
 
-/* A description of so many columns, all texts. */
+/* Sends a description of n columns, all texts. */
 static void put_columns(struct out *o, int n)
 {
     begin(o, 'T');
@@ -192,7 +192,7 @@ static void put_ready(struct out *o)
     end(o);
 }
 
-/* What was given a name is asked for by it. */
+/* A prepared statement: its name and its text. */
 struct named {
     char name[40], sql[2000];
 };
@@ -214,7 +214,8 @@ static void put_notification(struct out *o, const char *word)
     end(o);
 }
 
-/* "@WORD@" in front of a reply: that notification comes with it. */
+/* Sends the notification WORD of a reply that begins with "@WORD@". Returns the rest of the
+   reply. */
 static const char *take_word(struct out *o, const char *reply)
 {
     char word[100];
@@ -240,7 +241,7 @@ static int answer(int fd, const char *sql, int prepares)
             "1\0\0\0\4"
             "2\0\0\0\4",
             prepares ? 5 : 10);
-    begin(&o, 'N'); /* a notice, which is nobody's business */
+    begin(&o, 'N'); /* a notice, which the driver ignores */
     put(&o, "SNOTICE\0C00000\0Mskipping\0", 26);
     end(&o);
     if (*rule.reply == '!')

@@ -24,10 +24,11 @@ struct pg_rule {
 extern const hf_driver *pg;
 extern int64_t clock_us;
 
-/* Starts the server, finds the driver; once a program. 0: not to be had, which is said. */
+/* Starts the server and finds the driver, once in a program. Returns 0 if the driver is missing,
+   which is printed. */
 int pg_begin(void);
-/* From now on the first that fits and isn't used up; none fits: what a server would say. The list
-   is copied, its texts aren't. */
+/* From now on a statement gets the reply of the first rule that fits and isn't used up; if none
+   fits, a server's usual reply. The list is copied, its texts aren't. */
 void pg_are(const struct pg_rule *list, size_t n);
 /* How many statements with this part came since then. */
 int pg_asked(const char *part);
@@ -40,8 +41,8 @@ void pg_cuts(void);
 /* HOST in the URL stands for where the server is. The second one has no rules, and must open. */
 int pg_opens(const char *form, int64_t io_ms, hf_store **ret);
 hf_store *pg_opened(const char *form);
-/* A row as a statement tells it: what it says before the columns, of which one is another. Good for
-   the next three calls. */
+/* Returns a row as the reply to a statement has it: `before` stands before the columns, of which
+   one has another value. Good for the next three calls. */
 const char *pg_row_but(const char *before, const char *name, const char *value);
 
 #endif

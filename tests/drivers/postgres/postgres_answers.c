@@ -57,7 +57,7 @@ static int list(hf_store *st, const char *prefix)
 #define ARE(...) \
     pg_are((const struct pg_rule[]){__VA_ARGS__}, COUNT(((const struct pg_rule[]){__VA_ARGS__})))
 
-/* What a state means for what only reads, and for what may have written. */
+/* The meaning of an SQLSTATE for a read, and for a statement that may have written. */
 static void states_mean_something(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void states_mean_something(void **state)
     pg->close(st);
 }
 
-/* A table that isn't there any more is made again, also beside another client that makes it. */
+/* A table that was dropped is made again, also while another client makes it. */
 static void a_missing_table_is_made(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void names_of_statements(void **state)
     said(get(st), 0, NULL);
     assert_int_equal(pg_asked(GET), 2);
     ARE({GET, "!26000 no such statement", 1});
-    said(get(st), HF_UNAVAILABLE, "no such statement"); /* it had none any more */
+    said(get(st), HF_UNAVAILABLE, "no such statement"); /* the server has forgotten the statement */
     said(list(st, ""), 0, NULL);
     assert_int_equal(pg_asked("prepare"), 0);
     pg->close(st);
@@ -183,7 +183,7 @@ static void who_isnt_let_in(void **state)
         {"connect", "!3D000 database \"db\" does not exist", "database", HF_INVALID},
         {"connect", "!22023 invalid value for parameter", "invalid", HF_INVALID},
         {"connect", "!57P03 the system is starting up", "starting up", HF_UNAVAILABLE},
-        /* It is the state that counts, in whatever language the rest is. */
+        /* The state counts, whatever the language of the text. */
         {"connect", "!28P01 Kennwort fehlgeschlagen", "Kennwort", HF_DENIED},
         {"connect", "!53300 zu viele Verbindungen: password", "zu viele", HF_UNAVAILABLE},
         {"connect", "!53300 too many connections for role \"u\"", "too many", HF_UNAVAILABLE},
@@ -285,13 +285,13 @@ static void rows_that_are_damaged(void **state)
         assert_int_equal(seen_rows, 100);
     }
     pg->close(st);
-    /* Also where it is the row that opening looks for. */
+    /* Also if it is the row that opening reads. */
     ARE({GET, pg_row_but("0|" NOW, "format", "1"), 0});
     said(pg_opens(URL, 60000, &st), 0, NULL);
     pg->close(st);
 }
 
-/* A refusal that shows what the write wanted to see isn't the row of now. */
+/* A refusal that shows the row which the write expected isn't about the present row. */
 static void a_stale_refusal_is_read_again(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void listings(void **state)
     ARE({SCAN, page, 1}, {SCAN, pg_row_but("k99|" NOW, "note", ""), 1});
     said(list(st, "k"), 0, NULL);
     assert_int_equal(seen_rows, 65);
-    /* Stopped by the callback; by a key behind those of the prefix. */
+    /* The scan ends by the callback, or at a key behind those with the prefix. */
     ARE({SCAN, page, 0});
     seen_rows = 0;
     int almost = 990;
@@ -348,7 +348,7 @@ static void listings(void **state)
 
 #define WAITS(id) "[{\"request\":\"" id "\",\"owner\":\"o\",\"note\":\"\",\"since_us\":5}]"
 
-/* A place in line is one that the row shows, at the end; a refusal shows what is there. */
+/* The request is queued if the row shows it at the end; a refusal shows the present row. */
 static void a_place_in_line(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ static void guards(void **state)
     said(pg->enter(st, &key, 5, 1, NULL, &err), HF_UNKNOWN, NULL);
     said(pg->enter(st, &key, 5, 1, NULL, &err), 0, NULL);
     said(pg->enter(st, &key, 5, 1, "shelf", &err), HF_INVALID, "named by the key alone");
-    /* Nor where there is no connection to be had. */
+    /* Nor if no connection can be made. */
     pg_cuts();
     ARE({"connect", "!57P03 starting up", 0});
     while (!pg->enter(st, &key, 5, 1, NULL, &err) || err.code == HF_UNKNOWN) continue;
@@ -443,7 +443,7 @@ static void settings(void **state)
     pg->close(st);
 }
 
-/* A row that is longer than what fits on the way, and nobody reads. */
+/* A row that is longer than the socket's buffers, while the server doesn't read. */
 static void who_doesnt_read_is_left(void **state)
 {
     (void)state;
@@ -476,7 +476,7 @@ static void who_doesnt_read_is_left(void **state)
 
 static uint64_t hint;
 
-/* By a handle that may remember: a row with so many that hold, and so many in line. */
+/* Writes by a handle that has a hint: a row with so many holders, and so many waiters. */
 static int write_next(hf_store *st, uint32_t holders, uint32_t queue)
 {
     hf_rowkey k = key;
@@ -490,7 +490,7 @@ static int write_next(hf_store *st, uint32_t holders, uint32_t queue)
     return pg->replace(st, &k, seen, &row, &cur, &clock_us, &err);
 }
 
-/* It gives the key back that it had, and takes it again, which it did alone. */
+/* Releases the key and acquires it again, with no other client in between. */
 static void comes_back(hf_store *st)
 {
     hint = 0;
@@ -499,7 +499,7 @@ static void comes_back(hf_store *st)
     said(write_next(st, 1, 0), 0, NULL);
 }
 
-/* So many are said at length, and quietly. */
+/* Checks how many long and how many short statements were sent. */
 static void said_so(int at_length, int quietly)
 {
     assert_int_equal(pg_asked(LONG), at_length);
@@ -524,12 +524,12 @@ static void who_is_alone_with_a_key_writes_quietly(void **state)
         assert_true(clock_us == strtoll(NOW, NULL, 10));
         assert_int_equal(pg_asked(LONG), 0);
     }
-    /* It isn't that row any more, or somebody is in line there: the whole answer is needed. */
+    /* The row has changed, or has a waiter: the long statement is needed. */
     ARE({QUIET, "", 1}, {LONG, pg_row_but("0|" NOW, "rev", "77"), 1});
     said(write_next(st, 0, 0), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 77);
     assert_int_equal(pg_asked(LONG), 1);
-    /* What nobody knows isn't asked again at length. */
+    /* If the outcome isn't known, the long statement isn't sent. */
     row.rev--;
     ARE({QUIET, ".", 1});
     said(write_next(st, 0, 0), HF_UNKNOWN, NULL);
@@ -553,7 +553,7 @@ static void where_somebody_else_writes_nobody_writes_quietly(void **state)
         said(write_next(st, 0, 0), 0, NULL);
         said_so(how == 0 || how == 3 ? 4 : 3, 0);
     }
-    /* In turns: what it has given back another one takes and gives back before it comes again. */
+    /* In turns: another client acquires and releases the key each time in between. */
     hint = 0;
     for (int i = 0; i < 3; i++) {
         at_length_all_is_done();

@@ -60,14 +60,14 @@ static void a_silent_server_does_not_take_the_time_of_the_next(void **state)
     close(filler);
 }
 
-/* It accepts, and never says anything to the greeting. */
+/* The server accepts, and never answers the greeting. */
 static void a_mute_server_leaves_time_for_the_next(void **state)
 {
     int port = 0, mute = kit_listen(2, &port);
     (void)state;
     pg_are(NULL, 0);
     works("127.0.0.2:#,", DB, port, 3000);
-    /* Nor one that is mute only once it has let somebody in. */
+    /* Nor does a server that is mute only after the login. */
     ARE({"pg_is_in_recovery", "?", 1});
     works("HOST,", DB, port, 3000);
     ARE({"set_config", "?", 1});
@@ -87,7 +87,7 @@ static void a_mute_name_server_does_not_take_the_time_of_the_next(void **state)
     kit_names_answer();
 }
 
-/* A name is looked up here, and libpq is told its addresses. */
+/* The driver looks up the name, and gives libpq its addresses. */
 static void each_address_of_a_name_is_tried(void **state)
 {
     int port = 0, filler, silent = kit_silent(2, &port, &filler), no = kit_refusing(3, &port);
@@ -113,11 +113,11 @@ static void a_standby_is_passed_over(void **state)
     works("HOST,", DB, 0, LATE);
     ARE({"pg_is_in_recovery", "f|on|77|150000|db|public", 1});
     works("HOST,", DB "&target_session_attrs=any", 0, LATE);
-    /* One of them will be the primary: that is waited for. */
+    /* One of them will become the primary, so it is waited for. */
     ARE({"pg_is_in_recovery", "t|off|77|150000|db|public", 0});
     said(opens("HOST,", DB, 0, LATE, &st), HF_UNAVAILABLE, "standby");
     said(opens("", DB, 0, LATE, &st), HF_UNSUPPORTED, "standby");
-    /* It was fit once: another takes its place, soon. */
+    /* The server could be used before: another one will soon take its place. */
     pg_are(NULL, 0);
     said(opens("", DB, 0, LATE, &st), 0, NULL);
     pg_cuts();
@@ -130,7 +130,7 @@ static void a_standby_is_passed_over(void **state)
     pg->close(st);
 }
 
-/* A server that refuses for good is told, if no other one can be had. */
+/* If no server can be used, one that refuses for good is named. */
 static void the_reasons_of_all_are_told(void **state)
 {
     int port = 0, no = kit_refusing(3, &port);
@@ -166,7 +166,7 @@ static void *says(void *arg)
     return NULL;
 }
 
-/* Only a server of PostgreSQL's can refuse TLS, or be refused for it. */
+/* Only a PostgreSQL server can refuse TLS, or be refused because of it. */
 static void what_speaks_another_protocol_denies_nothing(void **state)
 {
     static const struct {
@@ -214,7 +214,7 @@ static int replace(hf_store *st)
     return rc;
 }
 
-/* Which table it is is found out once: by the search path, or by the DB_URL. */
+/* The table's schema is found once: by the search path, or by the URL. */
 static void the_schema_is_part_of_the_name(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void the_schema_is_part_of_the_name(void **state)
     assert_int_equal(pg_asked("INTO \"al\".\"locks\""), 1);
     assert_int_equal(pg_asked("CREATE TABLE"), 0);
     pg->close(st);
-    /* It is made where the search path says, and stays that one. */
+    /* The table is made where the search path says, and that one is used from then on. */
     st = NULL;
     ARE({"pg_is_in_recovery", "f|off|77|150000|db|", 0}, {"to_regclass", "db|bo", 0});
     said(pg_opens(DB_URL, 60000, &st), 0, NULL);

@@ -50,13 +50,13 @@ static void who_waits(void **state)
     said(pg->caps.notify->sleep(st, &since, in_ms(0), &err), 0, NULL);
     pg->caps.notify->interrupt(st);
     said(pg->caps.notify->sleep(st, &since, in_ms(60000), &err), 0, NULL);
-    /* The server goes while somebody waits, and while nobody does. */
+    /* The server goes away while a wait sleeps, and while none does. */
     pg_cuts();
     said(pg->caps.notify->sleep(st, &since, in_ms(60000), &err), HF_UNAVAILABLE,
          "the connection broke");
     said(listen_to(st, &since), HF_UNAVAILABLE, "failed less than 5 s ago");
     pg->close(st);
-    /* Not the word for another key, but for this one. */
+    /* A notification for another key isn't used, one for this key is. */
     st = opened_anew();
     ARE({"LISTEN", "1", 0});
     said(listen_to(st, &since), 0, NULL);
@@ -64,7 +64,7 @@ static void who_waits(void **state)
     said(pg->caps.notify->sleep(st, &since, in_ms(50), &err), 0, NULL);
     pg_notifies(ours);
     assert_int_equal(pg->caps.notify->sleep(st, &since, in_ms(60000), &err), 1);
-    /* Cut off behind its back, it listens anew. */
+    /* After the connection was cut, the driver subscribes anew. */
     pg_cuts();
     do said(listen_to(st, &since), 0, NULL);
     while (pg_asked("LISTEN") < 2);
@@ -92,7 +92,7 @@ static const uint8_t me[16] = {[15] = 10}, other[16] = {[15] = 11};
 
 static hf_event_count heard;
 
-/* Sends "KEY BEHIND" and watches: how many requests that makes. */
+/* Sends the notification "KEY BEHIND" and sleeps. Returns how many requests follow. */
 static int after_word(hf_store *st, const char *behind, int64_t ms)
 {
     char word[200];
@@ -114,7 +114,8 @@ static hf_store *listens(const uint8_t *who, const char *there)
 #define TELLS(REV) \
     assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 1), assert_int_equal(cur.rev, REV)
 
-/* A payload that names the waiter makes it read, and says what is read then: not that it holds. */
+/* A payload that names the waiter makes the driver read the row, and use what is read: the payload
+   itself doesn't grant. */
 static void a_word_is_not_believed(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void a_word_is_not_believed(void **state)
         assert_memory_not_equal(cur.party[0].id, me, 16);
     }
     pg->close(st);
-    /* There is none, or it can't be read: nothing is said. */
+    /* There is no row, or it can't be read: there is no payload. */
     const char *const none[] = {pg_row_but("0|" NOW, "", NULL), "!42P01 no such table",
                                 "!57P01 going down", pg_row_but("0|" NOW, "format", "1"), "."};
     for (size_t i = 0; i < COUNT(none); i++) {
@@ -161,23 +162,24 @@ static void another_is_named(void **state)
     assert_int_equal(cur.party[0].expires_us, INT64_C(1769860800000000));
     assert_memory_equal(cur.party[0].id, other, 16);
     assert_int_equal(pg_asked(GET), 0);
-    /* Whom it named has come to wait: it mustn't be taken at that word. */
+    /* The named request has come to wait now: that earlier notification isn't used for it. */
     key.who = other;
     said(listen_to(st, &heard), 0, NULL);
     assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 0);
     assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
     TELLS(7);
-    /* What was read for it stays until it has been seen, even if a payload then names another. */
+    /* A row that was read for it stays until it has been seen, even if a notification then names
+       another request. */
     assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
     assert_int_equal(after_word(st, " " ME " 1", 60000), 1);
     TELLS(7);
     assert_int_equal(after_word(st, " " ME " 1", 60000), 0);
     TELLS(0);
-    /* Nor does it go by what was said before it came back. */
+    /* Nor does it use what was notified before it came back. */
     said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     said(listen_to(st, &heard), 0, NULL);
     assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 0);
-    /* It waits no longer. What is said to it is read for it all the same, others' words aren't. */
+    /* The wait has ended. Notifications that name it still make the driver read; others don't. */
     said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     char word[100];
     snprintf(word, sizeof word, "%llu " ANOTHER " 1", (unsigned long long)key.hash);
@@ -193,7 +195,7 @@ static void another_is_named(void **state)
     key.who = NULL;
 }
 
-/* However many make it read what nobody here waits for: it comes back when it is time. */
+/* However many notifications make it read rows that no wait here needs, the sleep ends in time. */
 static void a_flood_of_words(void **state)
 {
     (void)state;
@@ -228,7 +230,7 @@ static void in_line_it_listens_at_an_address(void **state)
     said(listen_to(st, &heard), 0, NULL);
     assert_int_equal(pg_asked(at), 1);
     assert_int_equal(pg_asked(all), 0);
-    /* Out of line: where all are told; and back. */
+    /* Not queued: it uses the channel of all keys; then it is queued again. */
     key.in_line = 0;
     said(listen_to(st, &heard), 0, NULL);
     assert_int_equal(pg_asked(all), 1);
@@ -241,7 +243,8 @@ static void in_line_it_listens_at_an_address(void **state)
     pg->close(st);
 }
 
-/* Others' ids are at other addresses; those that nobody waits at any more are given up, in time. */
+/* Requests with other ids have other channels. A channel that no wait uses any more is dropped in
+   time. */
 static void other_ids_are_elsewhere(void **state)
 {
     (void)state;
@@ -258,7 +261,7 @@ static void other_ids_are_elsewhere(void **state)
     pg->close(st);
 }
 
-/* The key's word of memory is of the writes: what listens, in another thread, leaves it alone. */
+/* The key's hint belongs to the writes: the thread that reads notifications leaves it alone. */
 static void the_hint_is_of_the_writes_alone(void **state)
 {
     (void)state;
@@ -278,7 +281,7 @@ static void the_hint_is_of_the_writes_alone(void **state)
 
 enum { MANY = 300, FEW = 5 };
 
-/* Of many keys the one that is told of, also once most of them are given up. */
+/* Of many keys the notified one gets the event, also when most subscriptions have ended. */
 static void a_word_reaches_its_key(void **state)
 {
     (void)state;

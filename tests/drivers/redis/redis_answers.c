@@ -99,7 +99,7 @@ static void errors_mean_what_they_say(void **state)
         {"-ERR Error running script (call to f_92e8): @user_script:7: @user_script: 7: -WRONGTYPE "
          "no\r\n",
          HF_CORRUPT, "ERR"},
-        /* A code counts where codes stand, not in what is quoted. */
+        /* A code counts only where codes stand, not inside a quoted text. */
         {"-ERR some NOAUTH WRONGPASS OOM -NOPERM invalid password alert\r\n", HF_UNKNOWN, "ERR"},
         {"-LOADING NOAUTH\r\n", HF_UNAVAILABLE, "LOADING"},
         {"-ERR unknown command 'x', with args beginning with: 'NOAUTH' '@user_script: 1: -OOM "
@@ -124,13 +124,13 @@ static void errors_mean_what_they_say(void **state)
     }
     is("-LOST a later holder has been here\r\n", 0);
     said(redis->enter(st, &key, 7, 0, NULL, &err), HF_LOST, ": a later holder");
-    /* Nobody else is asked whether something is lost. */
+    /* No other server is asked whether the write was lost. */
     said(get(st), HF_UNAVAILABLE, "LOST a later");
     said(replaces(st, 1), HF_UNKNOWN, "LOST a later");
     redis->close(st);
 }
 
-/* The script has run, perhaps, and nobody knows of it. */
+/* The script may have run, but there is no answer. */
 static void what_is_no_answer_leaves_a_write_unknown(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void damaged_rows_are_told(void **state)
         int code = cases[i].text ? HF_CORRUPT : 0;
         is(resp_row_but(0, cases[i].name, cases[i].value), 0);
         said(get(st), code, cases[i].text);
-        /* A request that only compares is told that the row isn't the same. */
+        /* A write that only compares is answered that the row isn't the same. */
         said(replaces(st, 0), HF_CONFLICT, NULL);
         said(replaces(st, 1), code ? code : HF_CONFLICT, cases[i].text);
         said(takes(st), code ? code : HF_CONFLICT, cases[i].text);
@@ -327,7 +327,7 @@ static void grants_are_told(void **state)
     said(take(st, &row), HF_UNKNOWN, "the answer doesn't fit the request");
     is(resp_row_but(1, "done", "[]"), 0);
     said(take(st, &row), HF_CORRUPT, "damaged");
-    /* Without memory for the marker: the key is held all the same. */
+    /* If there is no memory for the marker, the key is held all the same. */
     is(resp_row_but(1, "done", "{\"done_us\":5,\"keep_until_us\":9,\"by\":\"o\",\"result\":\"\"}"),
        0);
     json_set_alloc_funcs(no_memory, free);
@@ -339,7 +339,7 @@ static void grants_are_told(void **state)
 
 #define WAITS(id) "[{\"request\":\"" id "\",\"owner\":\"o\",\"note\":\"\",\"since_us\":5}]"
 
-/* A place in line is one that the row shows, at the end. */
+/* The request is queued if the row shows it at the end. */
 static void places_are_told(void **state)
 {
     (void)state;
@@ -363,7 +363,8 @@ static void places_are_told(void **state)
 
 /* ---- what is more than an answer ---- */
 
-/* Else the second would be the answer to what is asked next, of another key perhaps. */
+/* Otherwise the second answer would be taken for that to the next request, perhaps for
+   another key. */
 static void an_answer_too_many_is_nobodys(void **state)
 {
     (void)state;

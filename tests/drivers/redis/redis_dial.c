@@ -71,7 +71,7 @@ static void a_mute_server_leaves_time_for_the_next(void **state)
     (void)state;
     is("", "", 0);
     works("at-2-1", 3000);
-    is("INFO", NULL, 1); /* it is mute once somebody is let in */
+    is("INFO", NULL, 1); /* the server is mute after the login */
     works("at-1-1", 3000);
     close(mute);
 }
@@ -105,7 +105,7 @@ static void write_file(const char *path, const char *content)
     assert_int_equal(fclose(f), 0);
 }
 
-/* The server ends the connection; what comes then goes over another one. */
+/* Makes the server end the connection; the next request uses another one. */
 static void cuts(hf_store *st)
 {
     const struct resp_rule cut = {NULL, NULL, 1, 1};

@@ -1,8 +1,6 @@
 /*
- * redis_test.c - the driver redis: against a server behind a proxy that cuts replies short; what it
- * writes of a row; and how many connections it takes.
- *
- *     tests/servers/redis redis_test @
+ * redis_test.c - the driver redis against a server behind a proxy that cuts replies short; what it
+ * writes of a row; and how many connections it uses. tests/servers/redis redis_test @
  */
 #include "drivers.h"
 #include "test.h"
@@ -20,8 +18,8 @@
 
 enum mischief {
     NONE,
-    LOSE_REQUEST, /* the connection is closed before the server hears of it */
-    LOSE_REPLY,   /* the server has done it, and nobody is told */
+    LOSE_REQUEST, /* the connection is closed before the server gets the request */
+    LOSE_REPLY,   /* the server has carried it out, but the reply is lost */
     HALF_REPLY,
     NONSENSE, /* something that isn't the protocol */
     KEEP,     /* neither: it stays mute */
@@ -54,11 +52,11 @@ static int pass(int to, const char *bytes, ssize_t n)
     return 1;
 }
 
-/* What becomes of a reply; 0: the connection is over. */
+/* Passes a reply on, whole or not. Returns 0 if the connection is over. */
 static int spoil(int to, const char *reply, ssize_t n)
 {
     static const char nonsense[] = "HTTP/1.1 400 Bad Request\r\n\r\n", strange[] = "*1\r\n:7\r\n";
-    int mischief = between.mischief; /* no switch over what is atomic, says clang */
+    int mischief = between.mischief; /* a copy, because clang warns of a switch over an atomic */
     switch (mischief) {
     case LOSE_REPLY: return 0;
     case HALF_REPLY: pass(to, reply, n / 2); return 0;
@@ -164,7 +162,7 @@ static void lost(enum mischief what, int done)
     assert_non_null(strstr(err.text, text));
     assert_int_equal(drv->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE);
     between.mischief = NONE;
-    /* The same again finds what it did, or does it. */
+    /* The same request again finds its effect, or has it. */
     assert_int_equal(take(&key, 1, &row), done ? HF_CONFLICT : 0);
     assert_int_equal(row.n_holders, 1);
     assert_int_equal(row.party[0].id[0], 1);
@@ -193,7 +191,7 @@ static void lost_replies_are_unknown(void **state)
     lost(NONSENSE, 1);
     lost(STRANGE, 1);
     drv->close(st);
-    open_between(1000); /* as long as it waits for a mute server */
+    open_between(1000); /* the limit of a request to a mute server */
     lost(KEEP, 0);
     drv->close(st);
 }
@@ -269,7 +267,7 @@ static void put(const hf_rowkey *key, uint64_t seen, const hf_row *row)
     assert_int_equal(drv->replace(st, key, seen, row, NULL, &clock_us, &err), 0);
 }
 
-/* Whatever was there: what is written is the row, of which nothing is there that says nothing. */
+/* Whatever the old row was: the stored row is the new one, without fields that are empty. */
 static void a_replaced_row_is_as_a_new_one(void **state)
 {
     (void)state;
@@ -417,7 +415,7 @@ static void another_database_is_another_store(void **state)
     while (!count(WAITS("0")) || !count(WAITS("1")) || count(LISTENERS) < 2) usleep(10000);
     assert_int_equal(hf_release(held[1], &err), 0);
     until_granted(&got_by[1]);
-    usleep(200000); /* long enough for any word; whatever the machine does, none may come */
+    usleep(200000); /* long enough for any notification to arrive */
     assert_null(__atomic_load_n(&got_by[0], __ATOMIC_ACQUIRE));
     assert_int_equal(hf_confirm(held[0], &err), 0);
     assert_int_equal(hf_release(held[0], &err), 0);

@@ -1,6 +1,6 @@
 /*
- * redis_tls.c - rediss: in front of a server that isn't one that speaks TLS, or breaks off: what is
- * said of it, at once.
+ * redis_tls.c - rediss in front of a server that doesn't speak TLS, or breaks off: the error says
+ * so, at once.
  */
 #include "fakes/said.h"
 #include "test.h"
@@ -14,11 +14,11 @@
 static const hf_driver *rediss;
 static int listener, port;
 
-/* What one connection is answered once it has said something. */
+/* The answer on a connection, after its first bytes. */
 struct talk {
     const char *bytes;
     size_t len;
-    int closes; /* then; else the client has to */
+    int closes; /* 1: then the server closes; 0: the client has to */
 };
 
 static void *answer(void *arg)
@@ -67,7 +67,7 @@ static void what_isnt_tls_is_told(void **state)
         said(opens_to(&cases[i].talk, "rediss://HOST"), cases[i].code, cases[i].text);
 }
 
-/* What is wrong in itself: nobody is asked. */
+/* Options that are wrong in themselves are refused before a connection is made. */
 static void options_are_read_first(void **state)
 {
     static const char *const cases[][2] = {

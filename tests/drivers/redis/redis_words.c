@@ -129,11 +129,11 @@ static void lists_are_read(void **state)
     static const struct {
         const char *scan, *rows;
         int code;
-        const char *text; /* what is seen, or what is said */
+        const char *text; /* the keys that are shown, or the error */
     } cases[] = {
         {"*2\r\n$1\r\n0\r\n*0\r\n", "", 0, ""},
         {"*2\r\n$1\r\n0\r\n*2\r\n$10\r\nholdfast:a\r\n$10\r\nholdfast:a\r\n", NULL, 0, "a "},
-        /* What isn't a row of ours is none, whatever it is called. */
+        /* A key that isn't a row of ours is passed over, whatever its name. */
         {"*2\r\n$1\r\n0\r\n*3\r\n$0\r\n\r\n$9\r\nholdfast:\r\n$10\r\nholdfast:a\r\n", NULL, 0,
          "a "},
         {"*2\r\n$1\r\n0\r\n*2\r\n$4\r\nhold\r\n$11\r\notherwise:a\r\n", NULL, 0, ""},
@@ -166,7 +166,7 @@ static void lists_are_read(void **state)
              cases[i].code ? cases[i].text : NULL);
         if (!cases[i].code) assert_string_equal(s.text, cases[i].text);
     }
-    /* It was deleted meanwhile; and nothing is called so. */
+    /* The key was deleted meanwhile, or its name is too long for a key. */
     static char name[HF_KEY_CAP + 1];
     const struct resp_rule gone[] = {
         {"SCAN", "*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", 0, 0},
@@ -285,8 +285,8 @@ static void what_is_heard_wakes(void **state)
     hf_event_count since;
     hf_row row;
     hf_row_init(&row);
-    /* What means nothing, and then what does; said by a server without manners, before it is asked
-       for: the confirmation is the last. */
+    /* Messages without meaning, and then one with meaning, which a bad server sends before it is
+       asked: the confirmation comes last. */
     static const char words[] =
         ":7\r\n*1\r\n:7\r\n*3\r\n:1\r\n:2\r\n:3\r\n*3\r\n$7\r\nmessage\r\n:2\r\n:3\r\n" MESSAGE(
             "strange", "k", ":1\r\n") MESSAGE("message", "x", "$1\r\nx\r\n") TOLD("k");
@@ -303,13 +303,13 @@ static void what_is_heard_wakes(void **state)
         snprintf(both, sizeof both, "%s%s", words, events[i]);
         resp_are(&first, 1);
         said(listen_for(redis, st, keys, 1, &since, &err), 0, NULL);
-        since.n[0] = 1; /* of the connection itself; the event has come, or comes */
+        since.n[0] = 1; /* counts connections; the event has come, or comes */
         said(redis->caps.notify->sleep(st, &since, for_ever, &err), 0, NULL);
         assert_false(redis->caps.notify->payload(st, &key, &row));
         said(redis->caps.notify->sleep(st, &since, 0, &err), 0, NULL);
         redis->close(st);
     }
-    /* A handle is notified that the key has been handed over, and to whom. */
+    /* A notification says that the key was handed over, and to which request. */
     hf_store *heard_of = opened_anew("redis://HOST");
     const struct resp_rule handed = {"SUBSCRIBE",
                                      MESSAGE("message", "k", "$1\r\nx\r\n")

@@ -54,7 +54,7 @@ char *resp_password(void)
 
 int resp_port(void) { return port; }
 
-/* What isn't the test's business is answered as a server would. */
+/* Finds the rule for a command. Without one the reply is a server's usual reply. */
 static struct resp_rule find(const char *command)
 {
     struct resp_rule found = {NULL, "+OK\r\n", 0, 0};
@@ -81,7 +81,7 @@ static void keep_password(const char *word, int len)
     pthread_mutex_unlock(&mu);
 }
 
-/* One command, of which the first word is kept; 0: the client has gone. */
+/* Reads one command, of which the first word is kept. Returns 0 if the client has gone. */
 static int hear(FILE *from, char *command, size_t cap)
 {
     char line[64], *word;
@@ -105,7 +105,7 @@ static void *serve(void *arg)
         struct resp_rule r = find(command);
         if (r.reply) send(fileno(from), r.reply, strlen(r.reply), MSG_NOSIGNAL);
         if (!r.closes) continue;
-        /* What it still has to say is read, so that it hears the answer to the end. */
+        /* The client's further commands are read, so that it gets the whole answer. */
         shutdown(fileno(from), SHUT_WR);
         while (hear(from, command, sizeof command)) {
         }

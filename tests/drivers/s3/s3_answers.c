@@ -73,7 +73,7 @@ static void errors_mean_what_they_say(void **state)
     driver->close(st);
 }
 
-/* What a write asks for, and that a refused one is compared with what is there. */
+/* A write is made on a condition; a refused one is followed by a read, to compare the rows. */
 static void a_write_has_a_condition(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void is_away(const char *host, int number, int64_t io_ms, const char *tex
     driver->close(st);
 }
 
-/* One deadline for the name, its addresses and the request. */
+/* The name, its addresses and the request share one deadline. */
 static void names_and_addresses_share_a_deadline(void **state)
 {
     int number = 0, filler, silent = kit_silent(2, &number, &filler);

@@ -16,7 +16,7 @@ static void fits(const char *name)
         if (part > longest) longest = part;
     }
     assert_true(longest <= 255);
-    /* With the longest prefix, too. */
+    /* It fits with the longest prefix, too. */
     assert_true(strlen(name) + HF_S3_PREFIX - 1 <= HF_S3_NAME);
 }
 

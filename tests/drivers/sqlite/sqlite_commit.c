@@ -156,7 +156,7 @@ static void still_open_and_not_rolled_back(void **state)
     drv->close(st);
 }
 
-/* The transaction is over, and what became of it nobody says. */
+/* The transaction is over, and its outcome isn't known. */
 static void over_with_an_error(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void a_full_disk(void **state)
         writes(mode ? "PRAGMA journal_mode = DELETE" : "PRAGMA journal_mode = WAL");
         hf_store *st = opened();
         int rc = -1, n = 0;
-        assert_int_equal(holders(st), 0); /* it knows the clock now */
+        assert_int_equal(holders(st), 0); /* this call doesn't need to make the clock */
         for (; rc; n++) {
             for (size_t i = 0; i < COUNT(calls); i++)
                 vfs->xSetSystemCall(vfs, calls[i], (sqlite3_syscall_ptr)write_at);

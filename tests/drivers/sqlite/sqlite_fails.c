@@ -6,7 +6,7 @@
  * Whatever fails: the call says what that means, no transaction stays open, and what comes next
  * works again.
  */
-#undef _FORTIFY_SOURCE /* which has some of them inline */
+#undef _FORTIFY_SOURCE /* it makes some of these functions inline */
 #include "sqlite_own.h"
 #include "test.h"
 
@@ -47,7 +47,8 @@ static void arm(const char *name, int n, int all, int how)
 
 static void disarm(void) { name_to_fail = ""; }
 
-/* NAME(PARAMS) gives FAILURE where it is to fail, and is what it was otherwise. */
+/* Defines NAME(PARAMS), which returns FAILURE when it is to fail, and otherwise calls the real
+   function. */
 #define DEFINE(type, name, params, args, failure)  \
     type name params;                              \
     type name params                               \
@@ -74,7 +75,7 @@ DEFINE(int, sqlite3_prepare_v3,
        (sqlite3 * db, const char *sql, int n, unsigned how, sqlite3_stmt **ret, const char **end),
        (db, sql, n, how, ret, end), with)
 DEFINE(int, sqlite3_busy_timeout, (sqlite3 * db, int ms), (db, ms), with)
-/* Without a text, too, the builder is gone. */
+/* The builder is freed even if there is no text. */
 static char *finished_in_vain(sqlite3_str *s)
 {
     void *real = dlsym(RTLD_NEXT, "sqlite3_str_finish");
@@ -101,7 +102,7 @@ DEFINE(FILE *, fdopen, (int fd, const char *how), (fd, how),
 DEFINE(char *, fgets, (char *to, int n, FILE *from), (to, n, from), (to[0] = '\n', to[1] = 0, to))
 DEFINE(int, sqlite3_system_errno, (sqlite3 * db), (db), with)
 
-/* Of another kind; of another device; or not to be had. */
+/* Changes the result of stat: to another kind, another device, or a failure. */
 static int another(struct stat *s, int how)
 {
     if (how > 0) errno = how;
@@ -110,7 +111,7 @@ static int another(struct stat *s, int how)
     return how > 0 ? -1 : 0;
 }
 
-/* As they are called where files are large: stat64, statfs64. */
+/* The names of these functions for large files: stat64, statfs64. */
 int stat(const char *path, struct stat *s)
 {
     static void *real;
@@ -146,7 +147,7 @@ char *sqlite3_mprintf(const char *format, ...)
 /* ---- what is done ---- */
 
 static const hf_party me = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
-static uint64_t rev; /* of the row that the operations begin with */
+static uint64_t rev; /* the rev of the row that the operations start with */
 
 static int get(hf_store *st)
 {
@@ -258,7 +259,7 @@ static void prepare(const struct op *op, const char *sql)
 
 static const struct way {
     const char *function;
-    int with, code; /* what it fails with, and what that is to us */
+    int with, code; /* the result with which it fails, and the driver's code for that */
 } ways[] = {
     {"sqlite3_step", SQLITE_BUSY, HF_UNAVAILABLE},
     {"sqlite3_step", SQLITE_LOCKED, HF_UNAVAILABLE},
@@ -276,7 +277,7 @@ static const struct way {
     {"sqlite3_step", SQLITE_ERROR, HF_CORRUPT},
     {"sqlite3_step", SQLITE_NOMEM, HF_NOMEM},
     {"sqlite3_step", SQLITE_IOERR, HF_UNKNOWN},
-    {"sqlite3_step", SQLITE_DONE, HF_CORRUPT}, /* without the row that there always is */
+    {"sqlite3_step", SQLITE_DONE, HF_CORRUPT}, /* a query that always has a row returns none */
     {"sqlite3_exec", SQLITE_ERROR, HF_CORRUPT},
     {"sqlite3_exec", SQLITE_FULL, HF_FULL},
     {"sqlite3_exec", SQLITE_IOERR, HF_UNKNOWN},
@@ -290,20 +291,20 @@ static const struct way {
     {"sqlite3_mprintf", 0, HF_NOMEM},
 };
 
-/* A disk's error leaves open whether it was written: where nothing is, it is only away. And a
-   version that can't be read is no more than that nobody is woken. */
+/* Returns 1 if the operation may return rc. After an error of the disk it isn't known whether a
+   write was done; a read is only UNAVAILABLE. A version that can't be read only wakes no waiter. */
 static int may_say(const struct op *op, const struct way *way, int rc)
 {
     if (rc == op->good) return 1;
     if (op->run == hear) return rc == HF_UNAVAILABLE;
     if (op->run == inspect) return rc == HF_CORRUPT;
     if (op->run == open_another && way->with == SQLITE_DONE && rc == HF_UNAVAILABLE) return 1;
-    /* BEGIN was said to be done, and wasn't: there is nothing to commit. */
+    /* BEGIN returned success, but didn't begin: there is nothing to commit. */
     if (way->with == SQLITE_DONE && rc == HF_UNKNOWN) return 1;
     return rc == way->code || (way->code == HF_UNKNOWN && rc == HF_UNAVAILABLE);
 }
 
-/* The n-th call fails, for all n, once with what `sql` does before. */
+/* Makes the n-th call fail, for all n, after running `sql`. Returns how many calls there are. */
 static int fail_each(const struct op *op, const struct way *way, int all, const char *sql)
 {
     int n = 1;
@@ -318,7 +319,7 @@ static int fail_each(const struct op *op, const struct way *way, int all, const 
         if (failed ? !may_say(op, way, rc) || strlen(text) < 10 : rc != op->good)
             fail_msg("%s, %s %d fails with %d: %d, %s", op->name, way->function, n, way->with, rc,
                      err.text);
-        /* What comes next works, and leaves the others room to write. */
+        /* The next call works, and other connections can write. */
         if (get(st)) fail_msg("%s, %s %d: get: %s", op->name, way->function, n, err.text);
         if (!sql) {
             prepare(op, NULL);
@@ -337,13 +338,13 @@ static void calls_fail(void **state)
     int sum = 0;
     for (size_t o = 0; o < COUNT(ops); o++)
         for (size_t w = 0; w < COUNT(ways); w++)
-            /* With all that follow, in some of the ways: what is tidied up fails then, too. */
+            /* In some of the ways all later calls fail, too, so that the cleaning up fails. */
             for (int all = 0; all <= (w % 4 == 0); all++)
                 sum += fail_each(&ops[o], &ways[w], all, NULL);
     if (sum < 1000) fail_msg("only %d calls", sum);
 }
 
-/* What is missing can't be made again. */
+/* A missing table can't be made again. */
 static void what_was_dropped_isnt_made(void **state)
 {
     (void)state;
@@ -353,7 +354,7 @@ static void what_was_dropped_isnt_made(void **state)
     for (size_t o = 0; o < COUNT(ops); o++)
         for (size_t w = 0; w < COUNT(ways); w++) {
             const struct op *op = &ops[o];
-            /* Of those that don't change something by it. */
+            /* Only for operations that change nothing if the table is missing. */
             if (op->good || op->run == inspect || op->run == enter) continue;
             if (!strcmp(ways[w].function, "sqlite3_step") && ways[w].with != SQLITE_FULL) continue;
             struct op bare = *op;
@@ -366,7 +367,7 @@ static void what_was_dropped_isnt_made(void **state)
 
 /* ---- the system ---- */
 
-/* What the system said of a file that can't be opened. */
+/* The system's reason why a file can't be opened. */
 static void what_the_system_said_counts(void **state)
 {
     (void)state;
@@ -390,7 +391,7 @@ static void what_the_system_said_counts(void **state)
     }
 }
 
-/* What opening makes of each of them. */
+/* The result of opening for each of them. */
 static void opening_fails(void **state)
 {
     (void)state;
@@ -448,7 +449,8 @@ static void relative_names(void **state)
     said(drv->resolve(&url, &err), HF_INVALID, "too long");
 }
 
-/* Another file in its place isn't written to, and nobody is told that what was there is gone. */
+/* Another file in place of the database isn't written to, and no call reports the former rows as
+   gone. */
 static void a_replaced_file_is_another_world(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * sqlite_own.h - a database of the test's own, the driver sqlite before it, and somebody else's
+ * sqlite_own.h - a database of the test's own, the driver sqlite before it, and another program's
  * connection to it.
  */
 #ifndef HF_SQLITE_OWN_H
@@ -14,7 +14,7 @@ extern const char *url_text;
 extern sqlite3 *other;
 extern int64_t clock_us; /* of the last operation */
 
-/* Makes the file with its tables, and the key "k". 0, or 1: it has said why not. */
+/* Makes the file with its tables, and the key "k". Returns 0, or 1 after it has printed why not. */
 int sqlite_begin(void);
 int opens(hf_store **ret);
 hf_store *opened(void);

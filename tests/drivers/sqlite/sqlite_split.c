@@ -169,7 +169,7 @@ static hf *opens_anew(void)
     return h;
 }
 
-/* The copy's last connection removes the files. What is granted afterwards is granted to one. */
+/* The copy's last connection removes the files. A grant after that is still exclusive. */
 static void a_grant_after_the_files_went(void **state)
 {
     (void)state;
@@ -218,8 +218,9 @@ static void what_another_has_isnt_confirmed(void **state)
     hf_close(h);
 }
 
-/* Another process has the database open, so that nothing is removed; but our locks are gone. They
-   are taken again before anything is answered: the other one isn't the last that closes it. */
+/* Another process has the database open, so nothing is removed, but our locks are gone. They are
+   taken again before anything is answered: the other process isn't the last one that closes the
+   database. */
 static void locks_that_were_dropped(void **state)
 {
     (void)state;
@@ -299,8 +300,8 @@ int stat(const char *restrict name, struct stat *restrict ret)
     return fstatat(AT_FDCWD, name, ret, 0);
 }
 
-/* Somebody moves the files. In a directory that has just changed, and in one that hasn't for long.
- */
+/* Another program moves the files: in a directory that has just changed, and in one that hasn't
+   changed for long. */
 static void files_that_are_moved(void **state)
 {
     (void)state;
@@ -385,8 +386,8 @@ static void a_write_that_may_not_have_landed(void **state)
 static hf_store *store_in_close;
 static int taken_in_close;
 
-/* Called by the copy instead of unlink(): what was committed is in the database, and the files go.
- */
+/* The copy calls this instead of unlink(): what was committed is in the database, and the files are
+   removed. */
 static int take_before_unlink(const char *name)
 {
     hf_row row;
@@ -397,8 +398,7 @@ static int take_before_unlink(const char *name)
     return unlink(name);
 }
 
-/* The copy's last close removes -wal after it has copied it: what is committed in between is lost.
- */
+/* The copy's last close removes -wal after copying it: what is committed in between is lost. */
 static void a_write_while_the_copy_closes(void **state)
 {
     (void)state;
@@ -408,7 +408,7 @@ static void a_write_while_the_copy_closes(void **state)
     said(hf_url_parse(url_text, &url, &err), 0, NULL);
     hf_store *st = NULL;
     said(drv->open(&url, 1, &st, &(hf_caps){0}, &err), 0,
-         NULL); /* it waits for the copy for 1 ms */
+         NULL); /* it waits for 1 ms for the copy */
     store_in_close = st;
     vfs->xSetSystemCall(vfs, "unlink", (sqlite3_syscall_ptr)take_before_unlink);
     copy_looks();
@@ -439,7 +439,7 @@ static void a_read_is_made_again(void **state)
     drv->close(st);
 }
 
-/* A marker isn't said to be on disk by a sync of other files. */
+/* A sync of other files doesn't prove that a marker is on disk. */
 static void a_sync_of_other_files_is_none(void **state)
 {
     (void)state;
@@ -467,7 +467,7 @@ static void locks_dropped_within_a_transaction(void **state)
     said(take_it(st, &row), 0, NULL);
     assert_false(is_there("-wal"));
     said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
-    /* Another program changes the mode. */
+    /* Another program changes the journal mode. */
     copy_does("PRAGMA journal_mode = WAL");
     said(drv->get(st, &key, &row, &clock_us, &err), 0, NULL);
     said(take_it(st, &row), 0, NULL);

@@ -1,5 +1,5 @@
 /*
- * sqlite_test.c - the driver sqlite: what it makes of a file that others have written.
+ * sqlite_test.c - the driver sqlite with a file that other programs have written.
  */
 #include "sqlite_own.h"
 #include "test.h"
@@ -15,7 +15,7 @@ static int take(hf_store *st, hf_row *row)
     return drv->acquire(st, &key, &p, 0, row, &clock_us, &err);
 }
 
-/* A row that can't be read is nobody's to write over, whatever its rev seems to be. */
+/* No client may write over a row that can't be read, whatever its rev seems to be. */
 static void damaged_rows_stay(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static int see(void *arg, const hf_rowkey *k, hf_row *row)
     return 0;
 }
 
-/* What was dropped is made again by the first call that needs it. */
+/* A dropped table is made again by the first call that needs it. */
 static void what_was_dropped_is_made_again(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void keys_that_are_none(void **state)
     }
 }
 
-/* Of another boot's namespace, or in another alphabet, it isn't ours to use. */
+/* A table with a clock of another time namespace, or a database in another encoding, isn't used. */
 static void tables_of_others(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void tables_of_others(void **state)
     drv->close(st);
 }
 
-/* With how to go on; also when one comes back under a store that is open. */
+/* The refusal says how to go on; also if such a table appears under an open store. */
 static void a_table_of_format_1_is_refused(void **state)
 {
     (void)state;
@@ -224,7 +224,8 @@ static void a_table_of_format_1_is_refused(void **state)
     drv->close(st);
 }
 
-/* Its log was moved: the waits are notified, for the next read finds that, or opens it again. */
+/* The log was moved: the waits are notified, because the next read finds that, or opens the files
+   again. */
 static void files_that_change_are_an_event(void **state)
 {
     (void)state;
