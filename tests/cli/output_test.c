@@ -35,7 +35,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
 
 static const char line[] = "holdfast: a message\n";
 
-/* Standard error is a pipe meanwhile; what it was is in *ret. */
+/* Makes standard error a pipe; *ret: a duplicate of the former one. */
 static void redirect(int pipe_fds[2], int *ret)
 {
     assert_int_equal(pipe(pipe_fds), 0);

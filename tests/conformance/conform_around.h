@@ -12,7 +12,7 @@ static hf_liveness_ops liveness;
 
 #define TAKE(to, from, call) ((to)->call = (from)->call ? (from)->call : (to)->call)
 
-/* Makes the liar: it is as `base`, but for the calls that the other three have. */
+/* Makes a driver that is as `base`, except for the operations that the other three have. */
 static void make_around(const hf_driver *base, const hf_driver *lies, const hf_local_ops *in_local,
                         const hf_liveness_ops *in_liveness)
 {

@@ -48,7 +48,7 @@ static void for_ever(void **state)
     examine("tokens", HUGE_TOKEN, INT_MAX);
     lies_from = 0;
     assert_non_null(strstr(why_text, "token 1152921504606846976\n"));
-    /* What is free is refused, again and again. */
+    /* A free key is refused again and again. */
     examine("replace", REFUSES, 1);
     assert_non_null(strstr(why_text, "is in use"));
     on = 0;
@@ -73,7 +73,7 @@ static void mistakes_are_named(void **state)
     assert_true(says("another handle", REFUSES, "hf_fail was not called"));
 }
 
-/* Whatever the reason, a token that nobody was given doesn't enter. */
+/* A token that no grant ever had doesn't enter, whatever the reason. */
 static void who_does_not_enter(void **state)
 {
     (void)state;

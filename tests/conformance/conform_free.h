@@ -14,7 +14,7 @@
 #include <string.h>
 
 static pthread_mutex_t free_mu = PTHREAD_MUTEX_INITIALIZER;
-static hf_row free_row; /* nobody is in it: nothing of it is allocated */
+static hf_row free_row; /* it has no party, so nothing of it is allocated */
 static uint64_t free_hash;
 
 static void no_free_row(void) { hf_row_init(&free_row); }
@@ -43,7 +43,7 @@ static int free_acquire(const hf_driver *base, hf_store *st, const hf_rowkey *ke
     if (late) return rc ? rc : HF_CONFLICT;
     rc = base->acquire(st, key, party, 0, cur, clock, err);
     if (rc != HF_CONFLICT || !may_queue) return rc;
-    /* By two calls, for nobody else is there. */
+    /* Two calls are enough, because no other client writes. */
     uint64_t seen = cur->rev;
     rc = hf_row_acquire(cur, party, may_queue, base->caps.local->now(st));
     return rc ? rc : base->replace(st, key, seen, cur, NULL, clock, err);

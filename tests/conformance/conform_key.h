@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What the check calls the key; and its groups as one. */
+/* Returns the name that the check uses; a group of keys has one name. */
 static inline const char *name_of(const char *key)
 {
     const char *name = key + strcspn(key, "/");

@@ -300,7 +300,8 @@ static void lies_are_found(void **state)
             found += examine((enum way)how, call, 0) > honest;
             calls += lies > 0;
         }
-        /* Not each: what is changed in a reply that is of no use isn't seen. */
+        /* Not every lie can be found: a change in a part of a reply that isn't used doesn't
+           show. */
         if (found < calls - 1) fail_msg("way %d: %d of %d runs found", how, found, calls);
         assert_true(calls > 10);
     }
@@ -310,7 +311,7 @@ static void racers_are_not_deceived(void **state)
 {
     (void)state;
     make(1);
-    /* Those that are told of a grant that they don't have wait for it for ten seconds. */
+    /* Racers that are told of a grant which they don't have wait for it for ten seconds. */
     static const enum way ways[] = {DENIES, FORGETS, CHANGES};
     for (int how = 0; how < 3; how++)
         for (int call = 1; call <= 5; call += 4) {
@@ -319,7 +320,8 @@ static void racers_are_not_deceived(void **state)
         }
 }
 
-/* Of another kind: it tells its clock with its replies, and knows neither sessions nor wakeups. */
+/* A store like a server: it sends its clock with its replies, and has neither sessions nor
+   wakeups. */
 static void a_store_like_a_server_passes(void **state)
 {
     (void)state;
@@ -372,7 +374,7 @@ static void processes_tell_what_went_wrong(void **state)
     make(1);
     assert_true(examine(DENIES, 1, 1) >= 3);
     assert_true(examine(DENIES, 3, 1) >= 3);
-    /* It can't be opened by some of them. */
+    /* Some of the processes can't open the store. */
     assert_true(examine(DENIES, 2, 0) > 0);
     base = &hf__mem_driver;
     at_url = "mem:liar";

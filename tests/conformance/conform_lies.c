@@ -16,14 +16,14 @@ static void each_call_of_a_check(void **state)
     (void)state;
     static const struct {
         const char *name;
-        int calls, at_least; /* so many are lied at; so many lies are found */
+        int calls, at_least; /* how many calls are lied at; how many lies are found at least */
     } checks[] = {{"tokens", 8, 30}, {"never used", 1, 6}, {"fields", 16, 113},
                   {"crowd", 4, 32},  {"replace", 14, 69},  {"another handle", 12, 137},
                   {"free", 13, 141}, {"acquire", 60, 600}, {"update", 13, 180},
                   {"sync", 4, 30},   {"enter", 2, 22}};
     make();
     for (size_t i = 0; i < COUNT(checks); i++) {
-        /* Only what is local can be updated in place. */
+        /* Only a local store can be updated in place. */
         int updates = !strcmp(checks[i].name, "update");
         liar.caps.local = updates ? &local : NULL;
         part = updates ? hf__conform_update : NULL;
@@ -75,7 +75,7 @@ static void listings(void **state)
     assert_true(examine("scan", DENIES, 150) > honest);
 }
 
-/* Racers, of which one meets a lie. Nobody may be left waiting for the others. */
+/* Racers, of which one meets a lie. None of the others may be left waiting. */
 static void races(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static int li_flush(hf_store *st, hf_event_count *ret, hf_error *err)
     return 0;
 }
 
-/* It wakes every wait again and again. */
+/* The sleep returns at once, so every wait is woken again and again. */
 static int li_notify_sleep(hf_store *st, const hf_event_count *since, int64_t until_us,
                            hf_error *err)
 {
@@ -163,7 +163,7 @@ static void wakeups(void **state)
     if (found < 12) fail_msg("only %d are found", found);
 }
 
-/* A notification says something else than what is stored. */
+/* A notification differs from what is stored. */
 static void payloads(void **state)
 {
     (void)state;
@@ -273,8 +273,8 @@ static void clocks(void **state)
     int honest = examine("clock", HONEST, 0);
     for (size_t i = 0; i < COUNT(cases); i++) {
         int n;
-        /* A machine may stand still for as long as the clock is looked at: then it isn't read so
-           often, and there was no lie. */
+        /* If the machine stands still while the clock is watched, the clock isn't read as often,
+           and there was no lie. */
         do n = examine("clock", cases[i].way, cases[i].call);
         while (!lies);
         if (n <= honest) fail_msg("way %d at call %d", (int)cases[i].way, cases[i].call);

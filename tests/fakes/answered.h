@@ -11,20 +11,20 @@
 
 extern const hf_driver *driver;
 
-/* Begins the server, finds the driver. 0, or 1: it has said why not. */
+/* Starts the server and finds the driver. Returns 0, or 1 after it has printed why not. */
 int answered_begin(const char *name);
-/* One answer, with parts that printf fills in, to all that is asked. */
+/* Sets one answer to every request; printf fills in its parts. */
 void is(int status, const char *form, ...) __attribute__((format(printf, 2, 3)));
 /* The text with the server's port for the first PORT in it; good until the next call. */
 const char *ported(const char *form);
-/* One answer to a read and to a write, and what the driver makes of either. */
+/* One answer to a read and to a write, and what the driver should return for either. */
 struct meaning {
     int status;
     const char *body;
     int read, written; /* codes */
-    const char *text;  /* in the message of each error */
+    const char *text;  /* a part of the message of each error */
 };
-/* Each of them has to be so. The write is of `row`; NULL: a removal. */
+/* Checks each of them. The write is of `row`; NULL: a deletion. */
 void answers_mean(hf_store *st, const struct meaning *all, size_t n, const hf_row *row);
 /* Opens the driver at the URL, of which PORT is filled in. */
 int opens(const char *form, hf_store **ret);

@@ -8,7 +8,7 @@
 
 enum {
     ANSWER_CLOSED = -1, /* the connection is closed instead */
-    ANSWER_CUT = -2,    /* in the middle of the answer */
+    ANSWER_CUT = -2,    /* the connection is closed in the middle of the answer */
     ANSWER_OPEN = -3,   /* 200, and the body goes on until the client goes */
     ANSWER_BARE = -4,   /* 200, without a Date */
     ANSWER_TAGGED = -5, /* 200, with the ETag of an empty body */
@@ -35,7 +35,7 @@ struct answer answers_find(const char *path, const char *text);
 /* From now on the first that fits and isn't used up; none fits: 500. The list is copied, its texts
    aren't. */
 void answers_are(const struct answer *list, size_t n);
-/* From now on all of them have this date. */
+/* From now on all answers have this date. */
 void answers_date(const char *date);
 /* How many requests came since then. */
 int answers_given(void);

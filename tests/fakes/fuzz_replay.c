@@ -4,7 +4,7 @@
  */
 #include "fuzz/fuzz.h"
 
-/* Those that have nothing to prepare. */
+/* For targets that have nothing to prepare. */
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;

@@ -12,7 +12,7 @@
 
 enum { LISTENS_KEYS = 1024 };
 
-/* What was heard of a key by a store that was opened; `wanted` by the last listen. */
+/* The events of a key that a store got; `wanted` at the last flush. */
 static struct listens_key {
     const hf_store *st;
     char text[256];

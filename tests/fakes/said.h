@@ -11,11 +11,11 @@
 extern hf_rowkey key; /* "k", once it is made */
 extern hf_error err;  /* of the last operation */
 
-/* A socket of this process that waits for connections, with so large a buffer for what it is sent
-   (0: as usual); *ret_port on loopback. -1: none. */
+/* Makes a socket of this process that listens, with a receive buffer of that size (0: the usual
+   one); *ret_port: its port on the loopback. Returns -1 if that fails. */
 int said_listens(int receive_bytes, int *ret_port);
 /* Opens the driver's store by a form in which HOST stands for that address. */
-extern hf_caps said_caps; /* of the store that was opened last */
+extern hf_caps said_caps; /* the capabilities of the store that was opened last */
 int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, hf_store **ret);
 
 /* Name and text of the fields of a row that is held, in the order of drivers/kit/columns.h. */

@@ -76,7 +76,8 @@ static int wr_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return w->after(w, &c, rc, err);
 }
 
-/* To the hooks each of them is a replace. What they don't let through isn't asked of the store. */
+/* Calls the hooks for each replace. Replaces that a hook doesn't let through aren't sent to the
+   store. */
 static int wr_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
 {
     struct hf__wrap *w = of(st);
@@ -419,7 +420,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st, hf_caps 
     w->shown.close = wr_close;
     w->shown.get = wr_get;
     w->shown.replace = wr_replace;
-    /* What the store doesn't offer isn't offered. */
+    /* An operation that the store doesn't have isn't offered. */
     if (base->replace_many) w->shown.replace_many = wr_replace_many;
     if (base->acquire) w->shown.acquire = wr_acquire;
     if (base->enter) w->shown.enter = wr_enter;

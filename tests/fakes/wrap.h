@@ -9,7 +9,7 @@
 
 #include "holdfast_driver.h"
 
-/* Those that carry rows come first: they are what "any" means in a plan of faults. */
+/* Operations that carry rows come first: a plan of faults calls these "any". */
 enum hf__op {
     HF__OP_GET,
     HF__OP_SWAP,
@@ -50,7 +50,7 @@ struct hf__call {
 struct hf__wrap {
     hf_driver shown; /* first: the driver that the caller sees */
     const hf_driver *base;
-    hf_caps base_caps; /* of the store within; its groups as they are shown: */
+    hf_caps base_caps; /* the capabilities of the store within; and the groups as they are shown: */
     hf_notify_ops notify;
     hf_local_ops local;
     hf_liveness_ops liveness;
@@ -58,16 +58,16 @@ struct hf__wrap {
     hf_store *st;
     /* 0: go on; else the call is not made and answers this. */
     int (*before)(struct hf__wrap *w, struct hf__call *call, hf_error *err);
-    /* The answer, given what the store answered. */
+    /* returns the result, given what the store has returned */
     int (*after)(struct hf__wrap *w, struct hf__call *call, int rc, hf_error *err);
-    /* Frees what comes after this struct, not the struct. */
+    /* frees what follows this struct, not the struct */
     void (*end)(struct hf__wrap *w);
     int give_clock; /* the store's clock goes with every reply, as a server's does; there is no now
                      */
 };
 
-/* Puts *w around what *drv, *st and *caps are. w was allocated, with its hooks set; close frees it.
- */
+/* Puts *w around *drv, *st and *caps. The caller has allocated w, and set its hooks; close frees
+   it. */
 void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st, hf_caps *caps);
 
 #endif

@@ -94,7 +94,7 @@ int hf__wrap_trace(const hf_driver **drv, hf_store **st, hf_caps *caps, const ch
     if (!t) return hf_fail(err, HF_NOMEM, 0, "trace: open '%s': out of memory", where);
     t->fd = STDERR_FILENO;
     if (strcmp(where, "stderr")) {
-        /* Keys and owners may be nobody else's business. */
+        /* 0600, because keys and owners may be private. */
         t->fd = hf__open(where, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, 0600);
         t->owns_fd = 1;
     }

@@ -9,7 +9,7 @@
  * Whatever fails: the call says so in words, nothing crashes, and no key is left taken beyond its
  * lease. This program defines the functions itself, so that it reaches what shared libraries call.
  */
-#undef _FORTIFY_SOURCE /* which has some of them inline */
+#undef _FORTIFY_SOURCE /* it makes some of these functions inline */
 #include "holdfast.h"
 #include "scratch.h"
 
@@ -105,8 +105,8 @@ static int see(void *arg, const hf_info *info)
     return 1;
 }
 
-/* Which event run n is of: not a new one each time, for what is listed would grow faster than n;
-   nor the one that was just marked. */
+/* Returns the event of run n. It isn't a new one each time, because the listed events would then
+   grow faster than n; nor the one that was just marked. */
 static void event_of(long n, char ret[EVENT_CAP])
 {
     snprintf(ret, EVENT_CAP, "event/%ld", n % EVENTS);
@@ -197,8 +197,8 @@ static int64_t now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* How many calls there were, of which each `every`-th failed in turn; -1: something was wrong, and
-   said. */
+/* Makes all runs. Returns how many calls there were, of which each `every`-th failed in turn; -1:
+   something was wrong, which was printed. */
 static long all_runs(enum kind kind, long every)
 {
     int again = 0;
@@ -214,11 +214,11 @@ static long all_runs(enum kind kind, long every)
         __atomic_store_n(&armed, NONE, __ATOMIC_RELEASE);
         const char *what = failed ? failed : "none";
         hf_error why = err;
-        /* It stood still for longer than the store is waited for; what it asked for last may be
+        /* The process stood still for longer than the store's time limit; its last request may be
            held. */
         int still =
             rc && !failed && good_code(rc) && now_us() - began > IO_MS * 1000 && again++ < 100;
-        /* What can't be read of SQLite's file looks damaged to it. */
+        /* A part of SQLite's file that can't be read looks damaged. */
         int unread = rc == HF_CORRUPT && !strcmp(what, "pread64");
         if (rc && !still && (!failed || !(unread || good_code(rc)) || strlen(why.text) < 10)) {
             printf("# call %ld (%s), %s: %s: %s\n", n, what, doing, hf_code_name(rc), why.text);

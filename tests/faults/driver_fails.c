@@ -9,7 +9,7 @@
  * itself and tells the caller by the return address. Whatever fails: the answer says what that
  * means, nothing was written unless it says that it may have been, and the same works then.
  */
-#undef _FORTIFY_SOURCE /* which has some of them inline */
+#undef _FORTIFY_SOURCE /* it makes some of these functions inline */
 #include "driver_ops.h"
 #include "test.h"
 
@@ -22,23 +22,23 @@
 
 /* ---- what fails ---- */
 
-/* Six words are passed on, whatever the function's own parameters: the calling conventions of the
-   machines that this runs on let that be, as long as there are no more, and none on the stack. */
+/* Six words are passed on, whatever the parameters of the function. The calling conventions of the
+   machines on which this runs allow that, as long as there are no more than six, and none on the
+   stack. */
 typedef long word;
 typedef word (*six)(word, word, word, word, word, word);
 
 enum how {
     INSTEAD, /* it isn't called */
-    AFTER,   /* it is called, and says that it failed */
-    EMPTY,   /* it is called without its first argument, and so fails by itself */
+    AFTER,   /* the function is called, and returns a failure */
+    EMPTY,   /* the function is called without its first argument, so it fails by itself */
 };
 
 static const struct way {
     const char *name;
     int value, sys;
     enum how how;
-    int garbles; /* what the store said looks wrong by it, not only failed; 2: damaged, and no more
-                  */
+    int garbles; /* 1: the store's answer looks wrong because of it; 2: damaged, and only that */
     int ever;    /* may go on failing */
 } ways[] = {
     {"malloc", 0, ENOMEM, INSTEAD, 0, 1},
@@ -182,8 +182,8 @@ static int fails(const char *name, const void *site)
     return 1;
 }
 
-/* Finds the real function, in a library that only the driver has loaded: while the driver is being
-   loaded, only the call site tells which library that is. */
+/* Finds the real function, in a library that only the driver has loaded. While the driver is being
+   loaded, only the call site shows which library that is. */
 static six find(const char *name, const void *site)
 {
     six ret;
@@ -262,7 +262,7 @@ DEFINE_FOUR(PQstatus, PQisthreadsafe, mongoc_client_new_from_uri_with_error,
 DEFINE_FOUR(bson_init_from_json, bson_iter_type, bson_iter_init, bson_iter_init_find)
 DEFINE_FOUR(bson_iter_find, bson_iter_find_descendant, bson_iter_recurse, bson_iter_next)
 
-/* Those that take any number: by the form that takes a list of them. */
+/* Functions with a variable number of arguments are passed on by their form that takes a list. */
 void *own_json_pack(const char *form, ...) __asm__("json_pack")
     __attribute__((visibility("default"), used));
 void *own_json_pack(const char *form, ...)
@@ -335,9 +335,8 @@ static int may_say(const struct op *op, const struct way *way, int rc)
     return 0;
 }
 
-/* A write of which nothing was heard may be done yet, by a server that is slow, between what was
-   prepared and what is tried: that is to be told from what this failure made of it. Each lands
-   once, so that there are no more of these than were unheard of. */
+/* How many writes got no answer. A slow server may make them between the preparation and the call
+   that is tried, which must not be taken for an effect of this failure. Each lands once. */
 static int unheard;
 
 static int landed(const struct op *op, int rc)
@@ -354,7 +353,7 @@ static void one(const struct op *op, const struct way *way, int n, const struct 
     do rc = run(op, way, n, all);
     while (landed(op, rc));
     unheard += rc == HF_UNKNOWN;
-    if (!failed) return; /* not this often, this time */
+    if (!failed) return; /* there were fewer calls this time */
     snprintf(what, sizeof what, "%s, %s at %#lx fails with %d, %s%s", op->name, way->name,
              (unsigned long)((const char *)call->site - first_byte), way->value,
              way->sys ? strerror(way->sys) : "", all ? ", and so on" : "");

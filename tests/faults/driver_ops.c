@@ -1,6 +1,5 @@
 /*
- * driver_ops.c - see driver_ops.h. `st` is the handle of which parts fail; `other` looks at what
- * became of it.
+ * driver_ops.c - see driver_ops.h. `st` is the handle whose calls fail; `other` reads the outcome.
  */
 #include "driver_ops.h"
 
@@ -74,7 +73,7 @@ static int get_in_line(void)
 static int insert(void) { return write_to(st, 0, 3); }
 static int update(void) { return write_to(st, before.rev ? before.rev : 77, 3); }
 static int erase(void) { return write_to(st, before.rev, -1); }
-/* That nothing is there for it is as good. */
+/* An error that there is no guard counts as success, too. */
 static int enter_at(const char *where)
 {
     int rc = driver->enter(st, &key, 7, 1, where, &err);
@@ -95,7 +94,7 @@ static int list(void) { return driver->scan(st, "", see, NULL, &clock_us, &err);
 static void note(void *arg, int ok, const char *text) { (void)arg, (void)ok, (void)text; }
 static int inspect(void) { return driver->inspect(st, note, NULL, &err); }
 
-/* And the first request by it, which may have to get a token. */
+/* Opens a store, and makes the first request, which may have to get a token. */
 static int open_another(void)
 {
     hf_store *more = NULL;
@@ -109,7 +108,8 @@ static int open_another(void)
     return rc;
 }
 
-/* By a handle of its own: one that didn't hear lately doesn't listen at once again. */
+/* Uses a handle of its own, because one that lost its connection doesn't subscribe again at
+   once. */
 /* How many requests it makes meanwhile is its own business. */
 static int watch(hf_store *subscriber, const hf_event_count *since)
 {
@@ -184,7 +184,7 @@ const size_t ops_n = COUNT(ops);
 
 int ops_has(const struct op *op)
 {
-    /* Where a row is memory, waiters get in line by an update. */
+    /* Where a row is memory, waiters enter the queue by an update. */
     int appends = driver->acquire && !driver->caps.local;
     return !((op->run == take && !driver->acquire) || (op->run == get_in_line && !appends) ||
              (op->run == sync_it && !driver->sync) ||
@@ -203,7 +203,7 @@ static int prepared(const struct op *op)
 
 void ops_prepare(const struct op *op)
 {
-    /* A write of which nothing was heard may come in between, each once. */
+    /* A write that got no answer may land in between, each once. */
     for (int i = 0; i < 20 && !prepared(op); i++) {
         int rc = write_to(other, before.rev, op->is_there ? 2 : -1);
         if (rc != HF_CONFLICT) said(rc, 0, NULL);
@@ -227,7 +227,7 @@ int ops_again(const struct op *op)
 {
     ops_prepare(op);
     int rc = op->run();
-    if (rc != op->good) usleep(20000); /* it may have to wait before it tries again */
+    if (rc != op->good) usleep(20000); /* the driver may have to wait before it tries again */
     return rc;
 }
 

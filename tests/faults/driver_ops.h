@@ -18,7 +18,7 @@ extern const struct op ops[];
 extern const size_t ops_n;
 extern const hf_driver *driver;
 
-/* Finds the driver of the URL. 0, or 1: it has said why not. */
+/* Finds the driver of the URL. Returns 0, or 1 after it has printed why not. */
 int ops_find(const char *text);
 /* Opens the store there; as above. */
 int ops_begin(void);
@@ -27,11 +27,11 @@ void ops_end(void);
 int ops_has(const struct op *op);
 /* The row is there, or isn't, as the operation wants it; by another handle. */
 void ops_prepare(const struct op *op);
-/* Has what the store keeps changed since? */
+/* Returns 1 if the stored row has changed since. */
 int ops_changed(void);
-/* It once more, prepared; what it answers. */
+/* Prepares the operation and makes it once more. Returns its result. */
 int ops_again(const struct op *op);
-/* Given by the program: what this thread does now doesn't fail. */
+/* Defined by the program: calls of this thread don't fail from here on (yes), or may. */
 void ops_exempt(int yes);
 
 #endif

@@ -13,10 +13,10 @@
 void fails_arm(long n, int on);
 /* From now on the n-th call of this function fails with this errno. */
 void fails_arm_one(long n, const char *name, int error);
-/* Stops that. The name of the function that failed, NULL if there were not so many calls. */
+/* Ends the failing. Returns the name of the function that failed; NULL: there were fewer calls. */
 const char *fails_disarm(void);
 void fails_exempt(int exempt); /* this thread: 1, 0 */
-/* What was allocated and not freed, by threads that weren't exempt or were. */
+/* Returns how many blocks are allocated, by exempt and other threads. */
 long fails_blocks(void);
 /* How often each function was called, as text. */
 const char *fails_calls(void);

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SERVED_MS = 600000, ENDED_MS = 600000, ENOUGH_GRANTS = 30 }; /* then nobody is only slow */
+enum { SERVED_MS = 600000, ENDED_MS = 600000, ENOUGH_GRANTS = 30 }; /* later isn't just slow */
 
 struct world *world;
 const char *outage_url;
@@ -115,8 +115,8 @@ static void tell_server(const char *verb)
     control_says(verb, line, sizeof line);
 }
 
-/* After it the store may not know any more what it granted before; `all`: it knows nothing of it.
- */
+/* After `what` the store may have forgotten grants that it has made; `all`: it has forgotten
+   everything. */
 static void forget_by(void (*what)(void), int all)
 {
     int64_t from_us = outage_us();
@@ -177,7 +177,7 @@ static void freeze_party(int i, int64_t ms)
     kill(p->pid, SIGCONT);
 }
 
-/* Nobody has gone, has met what must not be, or is later than it may be. */
+/* Checks that no party has gone, has met what must not be, or is overdue. */
 static void look_after(void)
 {
     for (int i = 0; i < OUTAGE_PARTIES; i++) {
@@ -217,7 +217,7 @@ static int await_holder(void)
     }
 }
 
-/* Each of them gets a key once more. */
+/* Waits until each party has got a key once more. */
 static void all_are_served(void)
 {
     uint64_t before[OUTAGE_PARTIES];
@@ -291,8 +291,8 @@ static void end_scene(int lost)
     if (lost && !v.count[LOSSES]) fail_msg("nobody lost anything");
 }
 
-/* A scene in which nobody loses its key shows nothing of losing: it goes on, for a while, for on a
-   busy machine a holder may be through before the blow falls. */
+/* Returns 1 if the scene has shown no loss: then it goes on, for a while. On a busy machine a
+   holder may have released before the outage. */
 static int shows_no_loss(int rounds)
 {
     enum { ROUNDS_CAP = 100 };
@@ -381,7 +381,7 @@ static void server_killed(void **state)
 
 static void fail_over(void) { tell_server("failover"); }
 
-/* Another server takes the place of the one that is killed. */
+/* Another server takes the place of one that is killed. */
 static void server_failed_over(void **state)
 {
     (void)state;
@@ -530,7 +530,7 @@ static void events_serviced(void **state)
 
 /* ---- all of it ---- */
 
-/* Whatever a failed scene left behind. */
+/* Cleans up after a scene that has failed. */
 static int tidy_up(void **state)
 {
     (void)state;

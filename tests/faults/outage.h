@@ -25,8 +25,9 @@ enum {
 enum { IO_MS = 1000 };
 
 /*
- * One grant as its holder saw it, by CLOCK_BOOTTIME, which all share. It believed from first_us to
- * last_us at least: there hf_left_ms said so, before the one and after the other.
+ * One grant as its holder saw it, by CLOCK_BOOTTIME, which all processes share. The holder believed
+ * at least from first_us to last_us: hf_left_ms said so before the first moment and after the last
+ * one.
  */
 struct hold {
     int key, party;
@@ -39,21 +40,21 @@ enum counted { GRANTS, REFUSALS, LOSSES, UNKNOWNS, AWAYS, DONES, COUNTED };
 
 struct party {
     pid_t pid;
-    int64_t late_us;        /* when what it does now has taken too long; 0: nothing */
-    const char *doing;      /* a literal: the same address in all of them */
-    int64_t holds_until_us; /* that it means to hold on until then; 0: holds nothing */
+    int64_t late_us;        /* when its present call has taken too long; 0: none is under way */
+    const char *doing;      /* a literal of this program, at the same address in all processes */
+    int64_t holds_until_us; /* it means to hold until then; 0: it holds nothing */
     uint64_t count[COUNTED];
-    int through;   /* every event is done, as far as it has been told */
-    char odd[700]; /* what must not have happened */
+    int through;   /* every event is done, as far as it knows */
+    char odd[700]; /* a thing that must not happen, if it did */
 };
 
-/* An event, and the run of it that was confirmed as the one that did it. */
+/* An event, and the run that was confirmed to have done it. */
 struct event {
     uint64_t token;
     int64_t finished_us;
 };
 
-/* Between these the store may have forgotten what it had granted. */
+/* The time in which the store may have forgotten its grants. */
 struct window {
     int64_t from_us, to_us;
     int all; /* it has */
@@ -69,19 +70,19 @@ struct world {
 extern struct world *world;
 extern const char *outage_url;
 extern uint64_t outage_seed;
-extern int64_t outage_lease_ms; /* of all holds; see tests/servers/common.sh */
+extern int64_t outage_lease_ms; /* the lease of all holds; see tests/servers/common.sh */
 
 extern uint64_t outage_floor[OUTAGE_KEYS]; /* the greatest tokens of the scenes before */
 
 int64_t outage_us(void);
 void outage_nap_ms(int64_t ms);
-void outage_next_scene(void); /* an empty world, and its own chances */
-/* 0 to n - 1, from the seed and whatever the process was seeded with. */
+void outage_next_scene(void); /* begins with an empty world, and random numbers of its own */
+/* Returns a random number from 0 to n - 1, from the seed and what the process was seeded with. */
 uint64_t outage_below(uint64_t n);
 static inline int64_t outage_below_ms(int64_t n) { return (int64_t)outage_below((uint64_t)n); }
 void outage_reseed(uint64_t with);
 const char *outage_key(int key);
-/* By how much the wall clock of this process is wrong: see stepped.c. */
+/* Makes stepped.c take effect, by executing this program anew. Returns 0, or an exit status. */
 extern _Atomic int64_t *outage_step_s;
 /* Sees to it, by beginning anew. 0, or an exit status. */
 int outage_step_clocks(char **argv);
@@ -90,9 +91,9 @@ int outage_step_clocks(char **argv);
 
 /* The body of a party: asks for keys, holds them, gives them back, until the world stops. */
 _Noreturn void party_run(int me);
-/* It, with a wall clock that is stepped before each acquisition. */
+/* Plays a party whose wall clock is stepped before each acquisition. */
 _Noreturn void party_stepped(int me);
-/* Another: services one event after the other, unless that is done, until each of them is. */
+/* Plays a party that services one event after the other, until each of them is done. */
 _Noreturn void party_service(int me);
 
 /* ---- a scene of its own (outage_stage.c) ---- */
@@ -103,8 +104,8 @@ void outage_holder_stopped(void **state);
 
 struct verdict {
     uint64_t count[COUNTED];
-    uint64_t changes; /* of hands: the next grant of a key was another party's */
-    uint64_t pairs;   /* of two that believed at one time, of which the store had forgotten one */
+    uint64_t changes; /* how often a key changed hands: its next grant was another party's */
+    uint64_t pairs;   /* pairs that believed at one time, of which the store had forgotten one */
     char why[900];    /* "": nothing is wrong */
 };
 void outage_judge(const struct window *windows, int n_windows, uint64_t floor[OUTAGE_KEYS],

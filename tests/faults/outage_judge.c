@@ -32,8 +32,8 @@ static void wrong(struct verdict *v, const char *what, const struct hold *a, con
              (long long)(b->last_us - t));
 }
 
-/* Was the grant of one of them made before the store forgot, and did it still count, so that the
-   other's may be beside it? */
+/* Returns 1 if one of the two grants was made before the store forgot, and still counted, so that
+   the other one is allowed beside it. */
 static int forgotten(const struct hold *a, const struct hold *b, const struct window *w, int n)
 {
     int64_t asked = a->asked_us < b->asked_us ? a->asked_us : b->asked_us;
@@ -48,7 +48,7 @@ static int forgotten(const struct hold *a, const struct hold *b, const struct wi
 static void judge_pair(const struct hold *a, const struct hold *b, const struct window *windows,
                        int n, struct verdict *v)
 {
-    /* That the one asked after the other was told proves the order of their grants, always. */
+    /* The order of two grants is certain if one was asked for after the other was returned. */
     if (b->token == a->token) wrong(v, "a token was given twice", a, b);
     if (b->token < a->token && a->first_us < b->asked_us) wrong(v, "a token fell", a, b);
     int may = forgotten(a, b, windows, n);
@@ -59,7 +59,8 @@ static void judge_pair(const struct hold *a, const struct hold *b, const struct 
     if (b->token < a->token && !may) wrong(v, "a token fell", a, b);
 }
 
-/* A holder that believed before the store forgot has to have learnt of it, unless it released. */
+/* A holder that believed before the store forgot must have learnt of the loss, unless it
+   released. */
 static void judge_windows(const struct hold *a, const struct window *windows, int n,
                           struct verdict *v)
 {
@@ -82,7 +83,7 @@ void outage_judge(const struct window *windows, int n_windows, uint64_t floor[OU
         for (int k = 0; k < COUNTED; k++) v->count[k] += p->count[k];
         if (*p->odd && !*v->why) snprintf(v->why, sizeof v->why, "%s", p->odd);
     }
-    /* Grants that were over before they were believed are nobody's business. */
+    /* Grants that were over before they were believed don't count. */
     for (uint32_t i = 0; i < all; i++)
         if (world->hold[i].first_us) world->hold[n++] = world->hold[i];
     qsort(world->hold, n, sizeof *world->hold, by_key_and_time);

@@ -114,13 +114,13 @@ static void ask(hf *h)
 
 /* ---- a clock on the wall ---- */
 
-/* With stepped.c in front of all libraries, its own and those of the drivers. */
+/* Loads stepped.c in front of all libraries, the party's own and those of the drivers. */
 int outage_step_clocks(char **argv)
 {
     const char *library = getenv("HOLDFAST_TEST_STEPPED");
     outage_step_s = (_Atomic int64_t *)dlsym(RTLD_DEFAULT, "hf_test_step_s");
     if (outage_step_s) {
-        unsetenv("LD_PRELOAD"); /* not for the server's control */
+        unsetenv("LD_PRELOAD"); /* the server's control must not have it */
         int64_t before_us = hf__day_us();
         *outage_step_s = 1000;
         int in_front = hf__day_us() > before_us + 900000000;

@@ -37,7 +37,7 @@ static hf_lock *take(int64_t lease_ms, uint64_t *ret_token)
     hf_open_options oo = HF_OPEN_OPTIONS_INIT;
     o.lease_ms = lease_ms;
     o.wait_ms = WAIT_MS;
-    oo.io_timeout_ms = 60000; /* what stands still for a while isn't away */
+    oo.io_timeout_ms = 60000; /* a server that is stopped for a while doesn't count as away */
     if (hf_open(outage_url, &oo, &h, &err) || hf_acquire(h, outage_key(0), &o, &lock, &err)) {
         printf("# %s\n", err.text);
         _exit(1);
@@ -46,7 +46,7 @@ static hf_lock *take(int64_t lease_ms, uint64_t *ret_token)
     return lock;
 }
 
-/* Believes; is stopped at some point of it; looks once more. */
+/* Plays a holder that believes, is stopped at any point, and looks once more. */
 static void first_holder(struct stage *s)
 {
     hf_lock *lock = take(outage_lease_ms, &s->first_token);
@@ -82,7 +82,7 @@ static pid_t play(void (*part)(struct stage *), struct stage *s)
     return pid;
 }
 
-/* In memory that the parties share; their pids are where the teardown finds them. */
+/* In memory that the parties share; the teardown finds their pids there. */
 void outage_holder_stopped(void **state)
 {
     (void)state;

@@ -19,12 +19,12 @@
 
 struct run {
     const char *url, *new_path, *new_url;
-    hf *other; /* a handle of which nothing fails */
+    hf *other; /* a handle whose calls don't fail */
     hf *h;     /* the one under test; NULL: the scenario opens it */
     long n;
     hf_error err;
     int on;         /* with all that follow */
-    int unreleased; /* a release said that it isn't confirmed */
+    int unreleased; /* a release returned that it isn't confirmed */
     const char *doing;
 };
 
@@ -81,7 +81,7 @@ static int acquires(struct run *r)
     STEP(hf_acquire(r->h, "k0", &o, &lock, &r->err));
     STEP(give_back(r, lock));
     char key[40];
-    snprintf(key, sizeof key, "fresh/%d/%ld", r->on, r->n); /* a key that nobody has used */
+    snprintf(key, sizeof key, "fresh/%d/%ld", r->on, r->n); /* a key that was never used */
     STEP(hf_acquire(r->h, key, NULL, &lock, &r->err));
     return give_back(r, lock);
 }
@@ -102,7 +102,7 @@ static int fill(struct run *r, hf *h, off_t size)
     return 0;
 }
 
-/* So many keys that a new store has to grow. What it had goes on working if it can't. */
+/* Uses so many keys that a new store has to grow. If it can't, the keys that it has still work. */
 static int grows(struct run *r)
 {
     hf *h;
@@ -166,10 +166,11 @@ static int count_waiters(void *arg, const hf_info *info)
     return 0;
 }
 
-/* Of the scenario: if it was too fast for what it has to reach, more slowly. */
+/* How long the scenario holds. If it was too fast to reach what it has to, it is played more
+   slowly. */
 static int64_t hold_us = 20000;
 
-/* Holds the key until somebody waits for it, or for some time. */
+/* Holds the key until another one waits for it, or for some time. */
 static void *hold_a_little(void *arg)
 {
     struct helper *p = arg;
@@ -393,7 +394,8 @@ struct scenario {
     const char *reaches; /* functions that must have been called, and so must have failed */
 };
 
-/* One run with the n-th call failing. 0: none of so many calls; 1: fine; -1: not. */
+/* Makes one run in which the n-th call fails. Returns 0: there were fewer calls; 1: it went well;
+   -1: it didn't. */
 static int one_run(struct hurt_child *me, const struct scenario *s, struct run *r)
 {
     char text[300];
@@ -461,7 +463,7 @@ static void let_wait(struct run *r)
     hf_close(h);
 }
 
-/* What should have been called and wasn't; "": nothing. */
+/* Returns the functions that should have been called but weren't; "": all were. */
 static const char *missing(const struct scenario *s)
 {
     static char word[40];
@@ -484,8 +486,8 @@ static int all_runs(struct hurt_child *me, void *arg)
     r.new_url = hurt_url(r.new_path);
     OK(hf_open(r.url, NULL, &r.other, &hurt_error));
     let_wait(&r);
-    if (all_free(me, &r, "at first")) return 1; /* and its keys are known */
-    /* What waits for something may be too late to do so on a slow machine: then once more. */
+    if (all_free(me, &r, "at first")) return 1; /* which also makes the keys known */
+    /* On a slow machine the waiting thread may be too late: then it is done once more. */
     do {
         for (r.n = 1, how = 1; how > 0; r.n++) {
             me->at = r.n;

@@ -90,7 +90,7 @@ static hf *open_store(const char *url, int64_t io_timeout_ms)
     return NULL;
 }
 
-/* Opens what a worker needs. 0, or -1. */
+/* Opens what a worker needs. Returns 0 or -1. */
 static int set_out(int number)
 {
     static char server[600], front[900];
@@ -165,7 +165,7 @@ static void work(int number)
     __atomic_add_fetch(&cut_tally->through, 1, __ATOMIC_SEQ_CST);
 }
 
-/* One case again, by its name. */
+/* Plays one case again, by its name. */
 static void again(const char *what)
 {
     if (set_out(0)) return;
@@ -220,8 +220,8 @@ static int report(int64_t ms, int workers, int died)
                t->ended[op][CUT_OK], t->ended[op][CUT_LOST], t->ended[op][CUT_UNKNOWN],
                t->ended[op][CUT_AWAY]);
         all += t->cuts[op] + t->scenes[op];
-        /* Of waits, not all that is counted in advance comes each time: some of it makes a
-           connection to listen by. */
+        /* In waits not every byte that was counted in advance comes each time: some belong to a new
+           connection for notifications. */
         uint64_t least = cut_waits((enum cut_op)op) ? 10 : 20;
         int enough = options.only || t->cuts[op] > least;
         if (t->wrong && !enough) continue; /* not played any more */
@@ -272,7 +272,7 @@ static void end_what_hangs(int workers)
         if (pids[i]) kill(pids[i], SIGKILL);
 }
 
-/* Until the workers have ended. Nonzero: one of them died. */
+/* Waits until the workers have ended. Returns nonzero if one of them died. */
 static int await_all(int workers)
 {
     int died = 0, status;
@@ -326,7 +326,7 @@ int main(int argc, char **argv)
     if (cut_tally == MAP_FAILED) return perror("cuts"), 70;
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    /* Its table has to be there first. */
+    /* The guard needs the table of the locks. */
     hf *h = options.guard ? open_store(options.url, CUT_BESIDE_MS) : NULL;
     if (h) hf_close(h);
     if (options.guard && system(options.guard)) return puts("Bail out! no guard"), 70;

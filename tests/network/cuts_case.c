@@ -70,7 +70,8 @@ hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms)
 
 /* ---- what was granted, given back, or nobody knows of ---- */
 
-/* A client beside the proxy gets it, after the holder before. `wait_ms` 0: at once. */
+/* A client beside the proxy acquires the key after the holder before. `wait_ms` 0: it must be free
+   at once. */
 int cut_others_turn(const struct cut_grant *g, int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -114,7 +115,8 @@ static void orphan(const struct cut_grant *g)
     o->token = g->token;
 }
 
-/* It is held: nobody else gets it while that is believed; it is given back; then somebody does. */
+/* Checks that the key is held: no other client gets it while the holder believes. Then releases it,
+   and another client gets it. */
 static int judge_held(struct cut_grant *g)
 {
     int rc = cut_others_turn(g, 0);
@@ -138,13 +140,13 @@ static int judge_held(struct cut_grant *g)
     return rc ? wrong(g, "the next one's acquisition", rc) : 0;
 }
 
-/* The same request, until the store says what became of it. */
+/* Repeats the same request until the store returns its outcome. */
 int cut_resolve(struct cut_grant *g, int once)
 {
     hf_options o = cut_asks(g, CUT_PATIENCE_MS / 4);
     hf_once event = {0};
     int rc = HF_UNKNOWN;
-    /* Its lease runs since the grant: that was when it was asked for first, or now, or between. */
+    /* The lease counts from the grant, which was made between the first request and now. */
     for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;)
         rc = once ? hf_once_begin(g->h, g->key, KEEP_MS, &o, &event, &err)
                   : hf_acquire(g->h, g->key, &o, &g->lock, &err);
@@ -156,7 +158,7 @@ int cut_resolve(struct cut_grant *g, int once)
     return 0;
 }
 
-/* Of an event that may have been finished. */
+/* Checks an event that may have been finished. */
 static int judge_event(struct cut_grant *g, int rc)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -200,7 +202,7 @@ int cut_enters(void)
     return rc != HF_UNSUPPORTED;
 }
 
-/* It has entered, or enters now; its successor does, and shuts it out. */
+/* The holder has entered, or enters now. Then its successor enters, and shuts it out. */
 static int judge_entered(struct cut_grant *g, int rc)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -236,7 +238,7 @@ static int see(void *arg, const hf_info *info)
     return 0;
 }
 
-/* What has to be there before it. */
+/* Makes what the operation needs to find. */
 static int prepare(enum cut_op op, struct cut_grant *g, hf *h)
 {
     hf_once event;
@@ -330,8 +332,8 @@ int cut_tell(const struct proxy_order *order, struct proxy_state *ret)
 
 static const struct proxy_order calm = {.what = PROXY_PASS};
 
-/* Until so many of them have ended well: a busy server's doesn't, now and then. The most bytes that
-   one had, and the last one's. */
+/* Plays the operation undisturbed until it has ended well `times` times: on a busy server some
+   attempts fail. Returns the most bytes that one had; *ret_last: those of the last one. */
 static int64_t undisturbed(enum cut_op op, enum proxy_way way, hf *h, int times, int64_t *ret_last)
 {
     struct proxy_state s = {{0}, 0, 0, 0};
@@ -393,7 +395,7 @@ static const struct {
 
 const char *cut_scene_name(int scene) { return scenes[scene].name; }
 
-/* What was kept goes to the server now; until that has said something, or has hung up. */
+/* Sends the kept bytes to the server now, and waits until it has answered, or has closed. */
 static void deliver(void)
 {
     static const struct proxy_order now = {.what = PROXY_DELIVER}, look = {.what = PROXY_COUNT};
@@ -403,7 +405,7 @@ static void deliver(void)
         if (cut_tell(&look, &s)) return;
 }
 
-/* The old request lands while somebody else holds, and that one doesn't notice. */
+/* The old request lands while another client holds, which isn't affected. */
 static void late_for_another(enum cut_op op, struct cut_grant *g)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -419,7 +421,7 @@ static void late_for_another(enum cut_op op, struct cut_grant *g)
         return;
     }
     deliver();
-    if (!lock) { /* it is done, and stays so */
+    if (!lock) { /* the event is done, and stays so */
         judge_event(g, 0);
         return;
     }
@@ -429,7 +431,8 @@ static void late_for_another(enum cut_op op, struct cut_grant *g)
     if (rc) wrong(g, "the holder when an old request arrived: release", rc);
 }
 
-/* Whatever the operation had to say is said, and given back. 1: for certain; -1: wrong. */
+/* Finds out the outcome of the operation, and releases the key. Returns 1: it is certain; -1: it is
+   wrong. */
 static int settle(enum cut_op op, struct cut_grant *g, int rc)
 {
     if (rc && !cut_away(rc) && !(rc == HF_LOST && cut_late(g)))
@@ -443,7 +446,7 @@ static int settle(enum cut_op op, struct cut_grant *g, int rc)
     return !rc;
 }
 
-/* The old request lands when the key has been given back (if that is certain), and gets nothing. */
+/* The old request lands after the key was released (if that is certain), and gets nothing. */
 static void late_for_all(struct cut_grant *g, int free)
 {
     deliver();
@@ -464,7 +467,7 @@ void cut_scene(enum cut_op op, int scene)
     }
     /* Once a server has seen a statement a few times it is sent as a short name. */
     if (kept && undisturbed(op, PROXY_UP, cut_me.through, 3, &order.bytes) < 0) return;
-    /* They aren't always the same; what comes at once is kept at once. */
+    /* Their numbers vary a little, so fewer are kept than were counted. */
     order.bytes = order.bytes > 40 ? order.bytes - 40 : 1;
     if (order.ms) order.ms = cut_me.lease * 3 / 2;
     if (prepare(op, &g, scenes[scene].patient ? cut_me.patient : cut_me.through)) return;

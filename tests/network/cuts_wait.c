@@ -58,9 +58,10 @@ static int await(struct waiter *w, const struct cut_grant *g, const char *who)
     return 0;
 }
 
-/* A waiter that is granted the key but can't claim it in time is passed over. Then the waiter
-   behind has it, and has to release it before. 1: it had; -1: wrong. `at_ms`: when the key was
-   given back, with so many in line `ahead` of the one behind. */
+/* Waits for the waiter behind. A waiter that is granted the key but can't claim it in time is
+   passed over. The one behind then has the key, and has to release it first. Returns 1: it had; -1:
+   it is wrong. `at_ms`: when the key was released, with that many waiters `ahead` of the one
+   behind. */
 static int await_turn(struct cut_grant *g, int64_t at_ms, size_t ahead)
 {
     int gave = 0;
@@ -74,7 +75,7 @@ static int await_turn(struct cut_grant *g, int64_t at_ms, size_t ahead)
         if (hf_token(behind.lock) <= g->token) return cut_bad(g, "a token fell", 0, NULL);
         cut_note_grant(g, behind.lock);
         int rc = hf_release(behind.lock, &behind.err);
-        if (rc && !(rc == HF_LOST && cut_late(g))) /* it was too late to claim it */
+        if (rc && !(rc == HF_LOST && cut_late(g))) /* its claim came too late */
             return cut_bad(g, "the release of the waiter that went first", rc, &behind.err);
         gave = 1;
         __atomic_store_n(&behind.ended, 0, __ATOMIC_SEQ_CST);
@@ -88,7 +89,7 @@ static const char BEHIND[] = "behind"; /* the owner of the request behind */
 
 struct line {
     size_t holders, waiters;
-    size_t ahead; /* waiters before the one behind */
+    size_t ahead; /* how many waiters stand before the one behind */
     int has_behind;
 };
 
@@ -102,7 +103,7 @@ static int count(void *arg, const hf_info *info)
     return 0;
 }
 
-/* How many hold and wait, as the store says beside the proxy. */
+/* Returns how many hold and wait, as the store says on a direct connection. */
 static struct line in_line(const struct cut_grant *g)
 {
     struct line n = {0, 0, 0, 0};
@@ -112,7 +113,8 @@ static struct line in_line(const struct cut_grant *g)
     return n;
 }
 
-/* Until the first one waits; or can't, as it seems: then it may come later than the one behind. */
+/* Waits until the first one is queued. If it seems that it can't be, it may come after the one
+   behind. */
 static void await_first(const struct cut_grant *g, int64_t patience_ms)
 {
     for (int64_t end = cut_ms() + patience_ms; !ended(&first) && cut_ms() < end; usleep(1000))
@@ -130,7 +132,7 @@ static int await_behind(const struct cut_grant *g)
     return 0;
 }
 
-/* Someone holds the key beside the proxy, and the handle through it is connected. */
+/* A client beside the proxy holds the key, and the handle through the proxy is connected. */
 static int set_the_stage(struct cut_grant *g, hf *h, hf_lock **held)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -149,7 +151,7 @@ static int set_the_stage(struct cut_grant *g, hf *h, hf_lock **held)
     return 0;
 }
 
-/* It was handed the key: as long as it believes, the one behind it isn't. */
+/* The wait was handed the key: as long as it believes, the one behind doesn't hold. */
 static int judge_handed(struct cut_grant *g, int renews)
 {
     hf_error err;
@@ -175,8 +177,8 @@ static int judge_handed(struct cut_grant *g, int renews)
 /* May it stand in the row? */
 static int unsure(int code) { return code == HF_UNKNOWN || code == HF_UNAVAILABLE; }
 
-/* One wait. `chance` decides who ends it, whether its claim is the renewer's, whether its request
-   has a name. *ret: what the proxy saw. */
+/* Plays one wait. `chance` decides which side ends it, whether the renewer makes its claim, and
+   whether its caller chose its id. *ret: what the proxy saw. */
 static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned chance,
                 int64_t wait_ms, struct proxy_state *ret)
 {
@@ -232,7 +234,7 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
         if (rc && !(rc == HF_LOST && cut_late(&g)))
             return cut_bad(&g, "the release of the one behind", rc, &err);
     }
-    /* Whose request has a name learns what became of it. */
+    /* A request whose id its caller chose can be asked again for its outcome. */
     if (named && unsure(first.code)) {
         g.lease_ms = cut_me.lease;
         if (cut_resolve(&g, 0)) return -1;
@@ -248,7 +250,7 @@ int64_t cut_wait_length(enum cut_op op, enum proxy_way way)
 {
     static const struct proxy_order calm = {.what = PROXY_PASS};
     int64_t most = 0;
-    /* With a claim of its own, and with one of the renewer's. */
+    /* Once with a claim by the wait, and once with one by the renewer. */
     for (unsigned chance = 0; chance <= 2; chance += 2) {
         struct proxy_state s = {{0}, 0, 0, 0};
         if (play(op, cut_me.patient, &calm, chance, CUT_PATIENCE_MS, &s)) return -1;
@@ -260,7 +262,8 @@ int64_t cut_wait_length(enum cut_op op, enum proxy_way way)
 void cut_wait_case(enum cut_op op, const struct proxy_order *order, unsigned chance)
 {
     struct proxy_state s = {{0}, 0, 0, 0};
-    chance = chance * 2654435761U >> 16; /* which isn't that of each so-manyth byte */
+    /* scrambled, so that it doesn't follow the number of the byte */
+    chance = chance * 2654435761U >> 16;
     if (play(op, cut_me.through, order, chance, CUT_PATIENCE_MS, &s)) return;
     __atomic_add_fetch(&cut_tally->cuts[op], s.hit, __ATOMIC_RELAXED);
 }

@@ -123,7 +123,7 @@ static void a_mute_name_server_does_not_take_the_time_of_the_next(void **state)
     close(alive);
 }
 
-/* It accepts, and then says nothing; the caller has a part of the time for it. */
+/* The server accepts, and then sends nothing; the caller spends a part of the time on it. */
 static void a_mute_server_leaves_time_for_the_next(void **state)
 {
     int number = 0, mute = kit_listen(2, &number), alive = kit_listen(3, &number);
@@ -295,7 +295,7 @@ static void a_library_that_logs_in_leaves_time_for_the_next(void **state)
     int before = kit_descriptors();
     (void)state;
     assert_int_equal(hf__dial_begin(targets, 2, &ops, NULL, &d), 0);
-    assert_int_equal(next(3000), 0); /* of which the first one has half */
+    assert_int_equal(next(3000), 0); /* the first one gets half of the time */
     assert_int_equal(a->target, 1);
     assert_int_equal(started, 2);
     lib_stop(NULL, a);

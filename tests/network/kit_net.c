@@ -43,7 +43,7 @@ static int one(char name, const char *port, const struct addrinfo *want, struct 
     return system_looks_up(name == 'x' ? "::1" : text, port, want, ret);
 }
 
-/* As the system's does, for /etc/hosts and for its sockets. */
+/* Opens a descriptor, as the system's getaddrinfo does for /etc/hosts and its sockets. */
 static void open_one(void)
 {
     int fd = eventfd(0, EFD_CLOEXEC);
@@ -139,7 +139,7 @@ int kit_listen(int n, int *port)
     return fd;
 }
 
-/* A queue of none holds one connection; then the kernel drops what asks for another. */
+/* A queue of length 0 holds one connection; then the kernel drops further attempts. */
 int kit_silent(int n, int *port, int *ret_filler)
 {
     struct sockaddr_in to = {.sin_family = AF_INET};

@@ -107,7 +107,7 @@ static void a_mute_name_server_does_not_hold_the_caller(void **state)
     assert_string_equal(text(0), "127.0.0.1");
     hf__lookup_end(l);
     assert_int_equal(kit_names_asked(), before + 1);
-    /* What is over is not joined. */
+    /* A lookup that is over isn't joined. */
     assert_int_equal(resolve("mute", LATE), 0);
     assert_int_equal(kit_names_asked(), before + 2);
 }
@@ -188,7 +188,8 @@ static void a_password_is_read_again(void **state)
     assert_non_null(strstr(why, "No such file"));
 }
 
-/* What can't be read now is waited for; what is no such file isn't, and nobody hangs on it. */
+/* A file that can't be read now may be readable later; a path that is no such file is refused, and
+   no call hangs on it. */
 static void a_file_that_cannot_be_read_now_is_told_from_what_never_can(void **state)
 {
     struct hf__secret s;

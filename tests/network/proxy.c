@@ -21,8 +21,8 @@
 enum { LINKS = 256, CHUNK = 16384, KEPT = 1 << 18 };
 enum { CLIENT, SERVER };
 
-/* A connection: one side's descriptor is -1 when it was closed and the other one is still needed.
- */
+/* A connection. One side's descriptor is -1 if it was closed while the other one is still
+   needed. */
 struct link {
     int fd[2];
     int used, kept; /* kept: it is the one whose bytes are kept */
@@ -105,7 +105,8 @@ static void welcome(void)
         attend(l->fd[side], (uint64_t)(l - links) * 2 + (uint64_t)side, 1);
 }
 
-/* A little at a time, on the same machine: what the kernel doesn't take has nobody to read it. */
+/* Sends a little at a time. On one machine, the kernel refuses bytes only if the other side doesn't
+   read. */
 static void pass(struct link *l, int side, const char *data, size_t n)
 {
     while (n > 0 && l->fd[side] >= 0) {
@@ -131,7 +132,8 @@ static void keep(struct link *l, const char *data, size_t n)
     close_side(l, CLIENT);
 }
 
-/* `before` bytes went in this direction before; the first `free` of these go in any case. */
+/* Does what was ordered to n bytes. `before` bytes went in this direction before; the first `free`
+   of these go in any case. */
 static void fault(struct link *l, int side, const char *data, size_t n, size_t free)
 {
     int to = !side;
@@ -149,7 +151,7 @@ static void fault(struct link *l, int side, const char *data, size_t n, size_t f
         l->still = side;
         n_kept = n - free;
         memcpy(kept, data + free, n_kept);
-        attend(l->fd[side], 0, 0); /* and nothing more is read */
+        attend(l->fd[side], 0, 0); /* from here on nothing more is read */
         return;
     }
     pass(l, to, data, free);
@@ -162,11 +164,11 @@ static void fault(struct link *l, int side, const char *data, size_t n, size_t f
 static void carry(struct link *l, int side)
 {
     char data[CHUNK];
-    /* The event may be of a connection that was closed since it was told, and another has its
-       place: nobody may ever say anything there. */
+    /* The event may belong to a connection that was closed since, whose place another one has. That
+       one may never send anything. */
     ssize_t n = recv(l->fd[side], data, sizeof data, MSG_DONTWAIT);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (l->fd[CLIENT] < 0) { /* its client is gone; what the server says goes nowhere */
+    if (l->fd[CLIENT] < 0) { /* the client is gone, and the server's bytes are dropped */
         if (delivered) state.answered = 1;
         if (n <= 0) close_side(l, side);
         return;
@@ -205,7 +207,7 @@ static int obey(int orders)
     if (next.what == PROXY_DELIVER) {
         deliver();
     } else if (next.what != PROXY_COUNT) {
-        /* What is silent, or was kept, is of no use to anybody any more. */
+        /* Connections that are silent, or whose bytes were kept, aren't used any more. */
         for (struct link *l = links; l < links + LINKS; l++)
             if (l->used &&
                 (l->kept || l->still_until_us || (order.what == PROXY_SILENT && state.hit)))
@@ -219,7 +221,7 @@ static int obey(int orders)
     return send(orders, &was, sizeof was, MSG_NOSIGNAL) == sizeof was;
 }
 
-/* Lets go what was delayed; how long epoll may wait. */
+/* Sends the bytes whose delay is over. Returns how long epoll may wait. */
 static int let_go(void)
 {
     int wait = -1;

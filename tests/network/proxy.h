@@ -17,8 +17,8 @@ enum proxy_what {
     PROXY_CUT,     /* closes the connection, once, when `at` bytes have gone in this direction */
     PROXY_SILENT,  /* from then on nothing goes in this direction any more, on any connection */
     PROXY_DELAY,   /* there the connection stands still for `ms`, once */
-    PROXY_LATE,    /* what would go from there on is kept instead; the client's side is closed when
-                      `bytes` have come. PROXY_DELIVER lets them go. */
+    PROXY_LATE,    /* from there on the bytes are kept; the client's side is closed when `bytes`
+                      have come. PROXY_DELIVER sends them. */
     PROXY_TWICE,   /* the same, but it goes at once, and with PROXY_DELIVER again */
     PROXY_DELIVER, /* to the server, on the old connection; its reply goes nowhere */
     PROXY_COUNT    /* nothing new; only says how things are */
@@ -30,14 +30,14 @@ struct proxy_order {
     enum proxy_way way;
     int64_t at, bytes;
     int ms;
-    int refuse; /* so many connections that are made after the cut are closed at once */
+    int refuse; /* this many connections that are made after the cut are closed at once */
 };
 
 struct proxy_state {
-    int64_t bytes[2]; /* that came since the order before, by way */
+    int64_t bytes[2]; /* the bytes since the order before, by direction */
     int hit;          /* what was ordered has happened */
     int connections;  /* made since then */
-    int answered;     /* PROXY_DELIVER: the server has said something, or has closed */
+    int answered;     /* PROXY_DELIVER: the server has answered, or has closed */
 };
 
 struct proxy {
@@ -47,7 +47,7 @@ struct proxy {
 
 /* 0, or -1 and errno. */
 int proxy_start(struct proxy *p, const char *server);
-/* How things were, and what is to be from now on. 0, or -1. */
+/* Gives an order, and returns the state before it. Returns 0 or -1. */
 int proxy_tell(struct proxy *p, const struct proxy_order *order, struct proxy_state *ret);
 void proxy_end(struct proxy *p);
 

@@ -27,12 +27,13 @@ struct slow_net_orders {
     int hang, hung, asked; /* atomic; asked: while some were to hang */
 };
 
-/* A number of its own: a chunk of a link that is closed meanwhile isn't for the next one there. */
+/* A unique number: a chunk of a link that is closed meanwhile must not go to the next link in its
+   place. */
 struct link {
     int fd[2];
     uint32_t number;
     int answered, mute;
-    struct chunk *out[2]; /* what that side hasn't taken yet */
+    struct chunk *out[2]; /* the chunks that this side hasn't taken yet */
 };
 
 struct chunk {
@@ -113,7 +114,7 @@ static void welcome(void)
     }
 }
 
-/* What came from that side goes to the other one, later. */
+/* Keeps what came from that side, to be sent to the other one later. */
 static void keep(struct link *l, int side, const char *data, size_t n)
 {
     struct chunk *c = malloc(sizeof *c + n);
@@ -124,9 +125,8 @@ static void keep(struct link *l, int side, const char *data, size_t n)
     last = &c->next;
 }
 
-/* Does this request hang? By chance: if each tenth one did, a client whose attempt takes ten
-   requests would have the same one hang each time. Which of those that come while some are to hang
-   is the seed's choice. */
+/* Returns 1 if this request hangs. That is random: if each tenth one did, a client that makes ten
+   requests in each attempt would always have the same one hang. The seed decides which ones. */
 static int hangs(void)
 {
     int of_1000 = __atomic_load_n(&orders->hang, __ATOMIC_RELAXED);
@@ -145,7 +145,7 @@ static void carry(struct link *l, int side)
         close_link(l);
         return;
     }
-    if (!n) { /* behind what it has sent */
+    if (!n) { /* after the bytes that it has sent */
         epoll_ctl(epoll, EPOLL_CTL_DEL, l->fd[side], NULL);
         keep(l, side, data, 0);
         return;
@@ -159,8 +159,8 @@ static void carry(struct link *l, int side)
     if (!l->mute) keep(l, side, data, (size_t)n);
 }
 
-/* Writes what the other side takes now; the rest stays. Nothing that is sent to one side may keep
-   that one from being read. */
+/* Writes what the other side takes now; the rest stays queued. While bytes wait for one side, bytes
+   from that side are still read. */
 static void flush(struct link *l, int to)
 {
     struct chunk *c;
@@ -199,7 +199,8 @@ static void pass(struct chunk *c)
     flush(l, c->to);
 }
 
-/* Lets go what has waited for long enough. How many ms the next one waits; -1: there is none. */
+/* Sends the chunks whose delay is over. Returns for how many ms the next one waits; -1: there is
+   none. */
 static int let_go(void)
 {
     struct chunk *c;

@@ -18,8 +18,8 @@ struct slow_net {
 
 /* `server`: HOST:PORT of IPv4, or the path of a Unix socket. Returns 0, or -1 and errno. */
 int slow_net_start(struct slow_net *net, const char *server, int delay_ms);
-/* From here on so many of 1,000 requests hang: which ones is chance, from a fixed seed. A request
-   is what comes after an answer. */
+/* From here on this many of 1,000 requests hang: random ones, from a fixed seed. A request begins
+   with the first bytes after an answer. */
 void slow_net_hang(struct slow_net *net, int of_1000);
 /* How many have, so far; and how many requests there were meanwhile. */
 int slow_net_hung(const struct slow_net *net);

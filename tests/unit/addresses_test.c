@@ -1,5 +1,5 @@
 /*
- * addresses_test.c - the waiters in line that a write concerns, and the addresses of a handle.
+ * addresses_test.c - the queued waiters that a write concerns, and the addresses of a handle.
  */
 #include "../../drivers/addresses.h"
 #include "test.h"
@@ -66,7 +66,7 @@ static void a_write_concerns_few(void **state)
         assert_string_equal(concerned(cases[i].holders, cases[i].waiting), cases[i].concerned);
 }
 
-/* As many as a row may hold, each of whom was handed it, and one behind them. */
+/* As many holders as a row may have, each of them handed the key, and one waiter behind them. */
 static void all_of_a_row_have_room(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * clock_test.c - the interval clock: what is known of the store's clock is true, whatever the round
+ * clock_test.c - the interval clock: its bounds on the store's clock are true, whatever the round
  * trips, the rates and the jumps.
  */
 #include "clock.h"
@@ -33,7 +33,7 @@ static void a_sample_bounds_the_moment_of_its_reply(void **state)
     struct hf_clock k = none();
     hf__clock_add(&k, 1000, 5000, 700000, 10);
     struct hf_time t = hf__clock_at(&k, 5000);
-    /* It said 700000 somewhere between 1000 and 5000. */
+    /* The store's clock read 700000 at some moment between 1000 and 5000. */
     assert_int_equal(t.lo_us, 700000);
     assert_in_range(t.hi_us, 704010, 704010 + 20);
     t = hf__clock_at(&k, 5000 + SECOND);

@@ -82,7 +82,7 @@ static void those_in_order_make_a_chain(void **state)
     }
     for (int i = 0; i < NODES; i++) hf__deadline_set(&all, &node[i], i);
     hf__deadline_drop(&all, &node[NODES / 2]);
-    hf__deadline_drop(&all, &node[NODES - 1]); /* what is set next isn't put behind it */
+    hf__deadline_drop(&all, &node[NODES - 1]); /* the next deadline isn't put behind it */
     hf__deadline_set(&all, &node[NODES - 1], NODES);
     for (int i = 0; i < NODES; i++) {
         if (i == NODES / 2) continue;

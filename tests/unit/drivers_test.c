@@ -1,6 +1,6 @@
 /*
- * drivers_test.c - finding a driver by its scheme, and what is said when there is none.
- * The argument is the directory of the test modules.
+ * drivers_test.c - finding a driver by its scheme, and the message if there is none. The argument
+ * is the directory of the test modules.
  */
 #include "cas_loop.h"
 #include "drivers.h"
@@ -17,7 +17,8 @@
 
 static const char *modules;
 
-static char program[4096];              /* where it is said to be; "": where it is */
+static char program[4096];              /* the path that the program seems to have; "": the
+                                           real one */
 static int no_memory, privileged, lost; /* the program has no path */
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
@@ -87,7 +88,7 @@ static void another_spelling_is_the_same_driver(void **state)
     hf_error err = {0, 0, ""};
     setenv("HOLDFAST_DRIVERS", "/nowhere/at/all", 1);
     assert_null(hf__driver("postgresql", &err));
-    /* Not "unknown scheme": it was looked for. */
+    /* The message isn't "unknown scheme", because the scheme is known. */
     if (!strstr(err.text, "driver 'postgres': not installed")) fail_msg("%s", err.text);
 }
 
@@ -143,7 +144,7 @@ static void a_bad_module_is_refused_with_the_reason(void **state)
     refused("nameless", "another scheme");
 }
 
-/* What fails for want of memory isn't wrong for good: the next time it is loaded. */
+/* A module that can't be loaded for lack of memory is loaded the next time. */
 static void without_memory_a_module_is_not_loaded(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void a_known_scheme_is_not_installed_another_unknown(void **state)
     refused("redis", "not installed");
 }
 
-/* As many folders are told as there is room for. */
+/* The message names as many folders as it has room for. */
 static void a_long_name_is_told_in_part(void **state)
 {
     (void)state;
@@ -386,7 +387,7 @@ static void see(void *arg, const char *scheme, const hf_driver *driver, const ch
 static void all_are_listed_once(void **state)
 {
     (void)state;
-    /* The modules are also beside this program: found twice, listed once. */
+    /* The modules are also beside this program: they are found twice, but listed once. */
     struct seen s = {0};
     hf__drivers(see, &s);
     assert_int_equal(s.mem, 1);
@@ -398,7 +399,7 @@ static void all_are_listed_once(void **state)
     assert_int_equal(s.others, 0);
 }
 
-/* In another folder, too, it is that one's; what a link promises and isn't there is nobody's. */
+/* If a module is in another folder, too, the first folder counts; a broken link doesn't count. */
 static void the_first_folder_counts(void **state)
 {
     (void)state;
@@ -433,7 +434,7 @@ static void note_names(void *arg, const char *scheme, const hf_driver *driver, c
         snprintf(n->text + used, sizeof n->text - used, "%s ", scheme);
 }
 
-/* Whatever else is in that folder isn't tried; what a handle knows already isn't looked for. */
+/* Other files in that folder aren't tried; drivers that are loaded aren't searched for. */
 static void what_is_named_otherwise_is_passed_over(void **state)
 {
     (void)state;
@@ -469,8 +470,7 @@ static void modules_beside_the_program_are_found(void **state)
     (void)state;
     unsetenv("HOLDFAST_DRIVERS");
     refused("abi", "is for interface");
-    /* But not beside one with privileges of its own, nor beside one that isn't known to be
-       anywhere. */
+    /* But not beside a set-user-ID program, nor beside a program whose place isn't known. */
     privileged = 1;
     refused("abi", "unknown scheme");
     privileged = 0;
@@ -503,7 +503,7 @@ static void only_a_build_is_looked_into_from_its_folders(void **state)
     refused("abi", "unknown scheme");
     make_part(dir, "meson-info", 0);
     refused("abi", "is for interface");
-    /* Anybody could have put it there: in the root, and beside a program. */
+    /* Any user could have put it there: in the root, and beside a program. */
     chmod(dir, 01777);
     refused("abi", "unknown scheme");
     snprintf(program, sizeof program, "%s/program", dir);

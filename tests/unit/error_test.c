@@ -1,5 +1,5 @@
 /*
- * error_test.c - codes, names, texts, exit statuses, and how an error is told.
+ * error_test.c - codes, names, texts, exit statuses, and the texts of errors.
  */
 #include "holdfast_driver.h"
 #include "test.h"

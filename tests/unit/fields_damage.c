@@ -29,13 +29,15 @@ static struct hf__fields held(void)
     return f;
 }
 
-/* It is read as damage, which says so; `says` NULL: it is sound. Frees the fields. */
+/* Checks that the fields are read as damage, and that the message says so; `says` NULL: they are
+   sound. Frees the fields. */
 static void is_damaged(struct hf__fields *f, enum hf__json_as as, const char *says)
 {
     const char *why = NULL;
     hf_row row;
     hf_row_init(&row);
-    row.rev = row.token = row.n_holders = 1; /* of what was there nothing is left */
+    /* values that a failed read must not leave in the row */
+    row.rev = row.token = row.n_holders = 1;
     int rc = hf__read_fields(f, as, &row, &why);
     if (!says && rc) fail_msg("%d: %s", rc, why);
     if (says && (rc != HF_CORRUPT || !why || !strstr(why, says)))

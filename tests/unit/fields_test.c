@@ -131,7 +131,8 @@ static void each_number_beside_a_plain_hold_is_in_more(void **state)
     hf_row_clear(&row);
 }
 
-/* What a guard looks at names nobody: owner, token and expires_us let no former holder write. */
+/* The fields that a guard checks name no holder: owner, token and expires_us refuse the
+   former one. */
 static void an_ended_hold_has_the_reserved_owner(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void further_holders_and_waiters_are_lists(void **state)
     hf_row_clear(&row);
     hf_row_init(&row);
     row.rev = 3;
-    add(&row, waits, 0); /* somebody waits, and nobody holds */
+    add(&row, waits, 0); /* a waiter, and no holder */
     is_written(&row, "",
                "[{\"request\":\"03000000000000000000000000000000\",\"owner\":\"cay\",\"note\":"
                "\"host=h pid=2\",\"since_us\":1002,\"lease_ms\":30000,\"claim_ms\":1000,"
@@ -215,7 +216,7 @@ static void a_marker_is_an_object(void **state)
     hf_row_clear(&row);
 }
 
-/* A free row says whose grant ended last; what a person has written there is no damage. */
+/* A free row names the request whose grant ended last. Other text in that field is no damage. */
 static void a_free_row_names_its_last_request(void **state)
 {
     (void)state;

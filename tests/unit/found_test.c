@@ -1,5 +1,6 @@
 /*
- * found_test.c - what the explorer found in parts that it only imitates, each in its smallest form.
+ * found_test.c - mistakes that the explorer found in code that it only imitates, each in its
+ * smallest form.
  */
 #include "test.h"
 
@@ -46,7 +47,7 @@ static void get(hf *h, const char *text, hf_row *row)
     assert_int_equal(hf__port_get(&h->port, &key, row, NULL), 0);
 }
 
-/* Looks until so many wait. */
+/* Waits until n waiters are queued. */
 static void await_waiters(hf *h, const char *key, uint32_t n)
 {
     hf_row row;
@@ -105,8 +106,8 @@ static void a_later_token_stays(void **state)
     hf_close(hb);
 }
 
-/* A waiter was granted the key by a process that died before it could wake it. It then lost the
-   grant again: it sleeps, and the row doesn't know it any more. It has to ask anew. */
+/* A waiter was granted the key by a process that died before it could wake the waiter. The grant
+   then ended: the waiter sleeps, and isn't in the row any more. It has to ask anew. */
 static void a_forgotten_waiter_asks_anew(void **state)
 {
     struct asker a;
@@ -117,11 +118,11 @@ static void a_forgotten_waiter_asks_anew(void **state)
     (void)state;
     assert_int_equal(hf_acquire(h, "seat", NULL, &lock, NULL), 0);
     start(&a, ha, "seat", HF_EXCLUSIVE, 1);
-    hf__pause(20000); /* its expiry monitor has begun */
+    hf__pause(20000); /* now its expiry monitor runs */
     hf_row_init(&row);
     assert_int_equal(hf_key_make("seat", &key, NULL), 0);
     int rc;
-    do { /* it may write once more */
+    do { /* a last write of it may still come */
         get(h, "seat", &row);
         uint64_t seen = row.rev++;
         row.n_queue = 0;
@@ -129,7 +130,7 @@ static void a_forgotten_waiter_asks_anew(void **state)
     } while (rc == HF_CONFLICT);
     assert_int_equal(rc, 0);
     third = store();
-    hf_close(third); /* somebody dies, or seems to */
+    hf_close(third); /* a session dies, or seems to */
     await_waiters(h, "seat", 1);
     assert_int_equal(hf_release(lock, NULL), 0);
     pthread_join(a.thread, NULL);
@@ -166,7 +167,7 @@ static void who_gives_up_looks_first(void **state)
     ask_in(gone, &key, &row, 3, HF_EXCLUSIVE, HF_ANS_GRANTED);
     ask_in(h, &key, &row, 1, HF_EXCLUSIVE, HF_ANS_QUEUED);
     ask_in(h, &key, &row, 2, HF_EXCLUSIVE, HF_ANS_QUEUED);
-    hf_close(gone); /* which knows of no hold: it dies with its session */
+    hf_close(gone); /* it has no lock for the hold, which dies with its session */
     memcpy(give_up.id, h->party.id, sizeof give_up.id);
     give_up.id[0] = 1;
     assert_int_equal(hf__cas_loop(&h->port, &key, &give_up, &row, 0, 0, &out, NULL), 0);
@@ -177,8 +178,8 @@ static void who_gives_up_looks_first(void **state)
     hf_close(h);
 }
 
-/* The first waiter has died unnoticed. A release notices it before it returns. What other holders
-   share with the released one decides which waiter may come in then. */
+/* The first waiter has died unnoticed. A release notices that before it returns. The other holders
+   decide which waiter may be granted then. */
 static void who_releases_passes_over_the_dead(void **state)
 {
     (void)state;
@@ -196,7 +197,7 @@ static void who_releases_passes_over_the_dead(void **state)
         if (shared) ask_in(h, &key, &row, 2, mode, HF_ANS_GRANTED);
         ask_in(gone, &key, &row, 3, HF_EXCLUSIVE, HF_ANS_QUEUED);
         ask_in(h, &key, &row, 4, mode, HF_ANS_QUEUED);
-        hf_close(gone); /* which knows of no wait: it dies with its session */
+        hf_close(gone); /* it has no wait for the request, which dies with its session */
         assert_int_equal(hf__cas_loop(&h->port, &key, &release, &row, 0, 0, &out, NULL), 0);
         assert_int_equal(out.answer, HF_ANS_OK);
         get(h, key.text, &row);
@@ -209,7 +210,7 @@ static void who_releases_passes_over_the_dead(void **state)
     }
 }
 
-/* What no driver could count with is refused before any of them has to. */
+/* Times that no driver could compute with are refused before a driver gets them. */
 static void a_request_has_a_legal_time(void **state)
 {
     static const int64_t bad[] = {-1, 1, 99, 3600001, INT64_MAX}, good[] = {0, 100, 3600000};
@@ -260,7 +261,7 @@ static void what_was_used_just_now_is_kept(void **state)
     hf_close(h);
 }
 
-/* As soon as a reply was lost. */
+/* Acquires the key as soon as the reply was lost. */
 static void *take_meanwhile(void *arg)
 {
     struct asker *a = arg;
@@ -272,8 +273,9 @@ static void *take_meanwhile(void *arg)
     return ask(a);
 }
 
-/* A release finds its grant broken, notes that its successor's lease is over, and hears nothing of
-   that write; the next one has come by then. That isn't a release whose reply was lost. */
+/* A release finds its grant broken, removes the successor whose lease is over, and the reply to
+   that write is lost. When it reads again the next holder has come. That must not count as a
+   release whose reply was lost. */
 static void what_is_noted_is_no_release(void **state)
 {
     hf *clean = store(), *sick;

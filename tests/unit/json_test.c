@@ -1,5 +1,6 @@
 /*
- * json_test.c - drivers/json.h: what jansson reads, and nothing less of it when memory is short.
+ * json_test.c - drivers/json.h: it reads what jansson reads, and reads it whole or not at all when
+ * memory is short.
  */
 #include "test.h"
 
@@ -11,8 +12,8 @@
 #include <string.h>
 
 static long count, fail_at; /* 0: none */
-static int go_on;           /* those after it fail, too */
-static size_t most;         /* what is larger fails, too; 0: nothing is too large */
+static int go_on;           /* the allocations after it fail, too */
+static size_t most;         /* larger allocations fail, too; 0: none is too large */
 
 static int fails(size_t n)
 {
@@ -106,7 +107,7 @@ static void whole_or_no_memory(void **state)
     }
 }
 
-/* There is room for what is small, but not for a buffer that has grown. */
+/* Small allocations succeed, but a buffer can't grow. */
 static void whole_or_no_room(void **state)
 {
     (void)state;
@@ -128,7 +129,7 @@ static void whole_or_no_room(void **state)
     }
 }
 
-/* What is no JSON isn't because of the memory, and what takes memory may lack it. */
+/* A text that isn't JSON isn't refused for lack of memory; one that is may be. */
 static void wrong_or_no_memory(void **state)
 {
     (void)state;
@@ -161,7 +162,7 @@ static void written_whole_or_not(void **state)
         name[len] = 0;
         snprintf(text, sizeof text, "{\"%s\":[{\"a\":\"%s\"},17],\"b\":{}}", name, name);
         json_t *j = json_loads(text, 0, NULL);
-        go_on = 0; /* a single one is what does harm */
+        go_on = 0; /* a single failure is what does harm */
         for (fail_at = 1;; fail_at++) {
             count = 0;
             char *told = hf__json_text(j);

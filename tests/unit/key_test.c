@@ -101,7 +101,7 @@ static void the_longest_key_has_512_bytes(void **state)
     }
 }
 
-/* Not cryptography: but keys as people make them must not fall together. */
+/* The hash isn't cryptographic, but keys as people make them must not collide. */
 static void hashes_spread(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@ enum { NO_WAIT = 0 };
 
 struct fake_link {
     int connected, broken;
-    int64_t until_us; /* as the last connect was told */
+    int64_t until_us; /* the deadline that the last connect got */
 };
 
 static struct fake_link array[HF_LINKS];

@@ -30,7 +30,7 @@ static void add(const struct hf__fs_place *place, const char *key)
     used += len;
 }
 
-/* All texts of up to MOST letters behind `head`. */
+/* Adds all texts of up to MOST letters that begin with `head`. */
 static void add_all(const struct hf__fs_place *place, const char *head, int most)
 {
     char key[HF_KEY_CAP];

@@ -48,19 +48,19 @@ static void one_that_works_comes_before_one_that_does_not(void **state)
     hf__pool_give(&pool, 1, 1);
     hf__pool_give(&pool, 0, 0);
     assert_int_equal(hf__pool_take(&pool, SOON), 1);
-    /* While that is in use, the other one is tried. */
+    /* While that one is in use, the other one is tried. */
     assert_int_equal(hf__pool_take(&pool, SOON), 0);
     hf__pool_give(&pool, 0, 0);
     hf__pool_give(&pool, 1, 1);
     assert_int_equal(hf__pool_take(&pool, SOON), 1);
-    /* What doesn't work any more isn't preferred any more. */
+    /* A connection that no longer works isn't preferred any more. */
     hf__pool_give(&pool, 1, 0);
     assert_int_equal(hf__pool_take(&pool, SOON), 0);
     hf__pool_give(&pool, 0, 1);
     assert_int_equal(hf__pool_take(&pool, SOON), 0);
 }
 
-static int64_t waited_us; /* by the thread that waits for a free connection */
+static int64_t waited_us; /* how long the thread waited for a free connection */
 
 static void *wait_for_one(void *arg)
 {
@@ -68,7 +68,7 @@ static void *wait_for_one(void *arg)
     return NULL;
 }
 
-/* Not for ever for what another request may never give back. */
+/* The wait ends, because another request may never give its connection back. */
 static void a_wait_for_a_free_one_ends(void **state)
 {
     pthread_t thread;

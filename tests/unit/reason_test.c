@@ -1,6 +1,6 @@
 /*
- * reason_test.c - what a holder is told of a lock that is lost or may stay held: the first cause,
- * in the store's words, and what it means for the key.
+ * reason_test.c - the error of a lock that is lost or may stay held: the first cause, in the
+ * store's words, and the state of the key.
  */
 #include "holdfast.h"
 #include "test.h"
@@ -150,7 +150,7 @@ static void a_failed_release_says_until_when_the_lock_may_stay_held(void **state
     hf_close(store);
 }
 
-/* A cause of any length leaves room for what it means. */
+/* A cause of any length leaves room for the state. */
 static void the_state_is_not_cut_off(void **state)
 {
     (void)state;

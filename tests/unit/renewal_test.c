@@ -48,8 +48,8 @@ static void a_slow_store(void **state)
                 }
 }
 
-/* Each attempt hangs until it is given up: of a lease that is renewed in time a twentieth is left
-   after a dozen of them. */
+/* Each attempt hangs until it is given up. A twentieth of a lease that is renewed in time is left
+   after a dozen attempts. */
 static void a_dozen_attempts(void **state)
 {
     (void)state;

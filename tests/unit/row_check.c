@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A row of so many holders and waiters, all of one mode, each with an id of its own. */
+/* Makes a row with so many holders and waiters, all of one mode, each with its own id. */
 static void fill(hf_row *row, uint32_t holders, uint32_t waiters, enum hf_mode mode)
 {
     hf_row_init(row);
@@ -58,7 +58,7 @@ static void holders_have_one_mode(void **state)
     hf_row row;
     (void)state;
     fill(&row, 3, 0, HF_SHARED);
-    row.party[3 - 1].limit = 1; /* which means nothing to a shared one */
+    row.party[3 - 1].limit = 1; /* the limit means nothing to a shared holder */
     is_right(&row);
     fill(&row, 3, 0, HF_SHARED);
     row.party[1].mode = HF_LIMITED;

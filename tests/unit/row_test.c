@@ -22,7 +22,7 @@ static hf_party party(uint32_t n)
     return p;
 }
 
-/* A legal row of so many, marked. */
+/* Makes a legal row with so many parties, and a marker. */
 static void fill(hf_row *row, uint32_t holders, uint32_t queue)
 {
     hf_row_init(row);
@@ -141,7 +141,7 @@ static void every_field_is_compared(void **state)
     hf_row_clear(&b);
 }
 
-/* What is illegal, each alone, is found and said. */
+/* Each illegal row is refused with the reason. */
 static void what_is_illegal_is_found(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void revs_follow_the_clock_and_never_fall(void **state)
     assert_int_equal(hf_rev_next(1000, 7), 1001);
 }
 
-/* Nothing but HF_CONFLICT comes of it, and the row stays. */
+/* Checks that the result is HF_CONFLICT, and that the row stays as it is. */
 static void refuses(const hf_row *row, const hf_party *p, uint32_t may_queue, int64_t clock_us)
 {
     hf_row copy;
@@ -227,7 +227,7 @@ static void acquire_appends_behind_one_holder(void **state)
     row.n_queue = 0;
     row.party[0].expires_us = 6000;
     refuses(&row, &p, 0, 5000);
-    refuses(&row, &p, 9, 6000); /* its time is over, at this moment */
+    refuses(&row, &p, 9, 6000); /* at this moment the holder's time is over */
     row.party[0].mode = HF_SHARED;
     refuses(&row, &p, 9, 5000);
     row.party[0].mode = HF_EXCLUSIVE;
@@ -245,7 +245,7 @@ static void acquire_appends_behind_one_holder(void **state)
     refuses(&row, &p, 9, 5000);
     p.flags = HF_PARTY_UNCLAIMED;
     refuses(&row, &p, 1, 5000);                            /* no place is left */
-    assert_int_equal(hf_row_acquire(&row, &p, 2, 100), 0); /* the clock is behind the rev */
+    assert_int_equal(hf_row_acquire(&row, &p, 2, 100), 0); /* a clock that is behind the rev */
     assert_true(row.rev == 6000 && row.n_queue == 2 && !row.party[2].flags);
     assert_int_equal(row.party[1].mode, HF_SHARED);
     hf_row_clear(&row);
@@ -271,8 +271,8 @@ static void acquire_grants_what_is_free(void **state)
     row.n_queue = 0;
     row.done_us = 3;
     p.lease_ms = 20;
-    p.claim_ms = 1000;                                     /* it knows that it holds */
-    assert_int_equal(hf_row_acquire(&row, &p, 0, 100), 0); /* the clock is behind the rev */
+    p.claim_ms = 1000;                                     /* the request has claimed already */
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 100), 0); /* a clock that is behind the rev */
     assert_true(row.rev == 5001 && row.token == 5001 && row.done_us == 3);
     assert_int_equal(row.party[0].expires_us, 20100);
     assert_int_equal(row.party[0].claim_ms, 0);
@@ -287,7 +287,7 @@ static void acquire_grants_what_is_free(void **state)
     hf_row_clear(&before);
 }
 
-/* Its grant ended in this way: then the same request again is one that came late. */
+/* Its grant has ended in this way: then the same request comes too late. */
 static void comes_late(hf_row *row, struct hf_event end)
 {
     hf_row free_row, before;
@@ -320,7 +320,7 @@ static void acquire_refuses_whose_grant_ended_last(void **state)
     comes_late(&row, (struct hf_event){.kind = HF_EV_BREAK, .token = row.token});
     assert_int_equal(hf_row_acquire(&row, &p, 0, 5000), 0);
     comes_late(&row, (struct hf_event){.kind = HF_EV_PROMOTE}); /* its lease is over */
-    /* Given up while nobody knows whether it was granted. */
+    /* The request is given up while it isn't known whether it was granted. */
     struct hf_event gives_up = {.kind = HF_EV_WITHDRAW, .maybe_done = 1};
     memcpy(gives_up.id, p.id, sizeof p.id);
     comes_late(&row, gives_up);
@@ -369,7 +369,7 @@ static void content_needs_a_rev(void **state)
     }
 }
 
-/* Housekeeping deletes what has been free and idle for long, and nothing else. */
+/* Pruning deletes rows that have been free and idle for long, and no others. */
 static void what_may_be_pruned(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * scoped_test.c - HF_SCOPED: however a scope is left, its lock is given back.
+ * scoped_test.c - HF_SCOPED: however a scope is left, its lock is released.
  */
 #include "holdfast.h"
 #include "test.h"
@@ -19,7 +19,7 @@ static int close_store(void **state)
     return 0;
 }
 
-/* Can it be taken at once, by anybody? */
+/* Returns 1 if another handle can acquire the key at once. */
 static int is_free(const char *key)
 {
     hf_lock *lock;

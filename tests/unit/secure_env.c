@@ -68,7 +68,8 @@ static void the_modules_are_not_the_callers_to_name(void **state)
     }
 }
 
-/* A holder's note says whose program it is, not whom its caller names. */
+/* A holder's note names the user that the process runs as, not the user in the caller's
+   environment. */
 static void the_user_is_not_the_callers_to_name(void **state)
 {
     hf_error err;

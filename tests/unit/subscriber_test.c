@@ -36,7 +36,8 @@ static void want(int i, const char *channel)
     assert_non_null(hf__sub_want(&all, &key, channel, channel ? strlen(channel) : 0, NULL));
 }
 
-/* Tells the server of what has changed: how many subscriptions; *ret_less: how many fewer. */
+/* Takes the changes that the server is to be sent. Returns how many are new subscriptions;
+ *ret_less: how many are ended. */
 static int flush(int *ret_less)
 {
     int more = 0;
@@ -57,7 +58,7 @@ static int end(void **state)
     return 0;
 }
 
-/* However many keys are told at one address, the server is asked for it once. */
+/* However many keys share a channel, the server is asked for it once. */
 static void keys_share_an_address(void **state)
 {
     (void)state;
@@ -68,12 +69,12 @@ static void keys_share_an_address(void **state)
     for (int i = 0; i < MANY; i++) hf__sub_unwant(&all, find(i));
     assert_true(all.n_keys <= 64);
     assert_int_equal(flush(&less), 0);
-    assert_int_equal(less, 0); /* some are kept for a while, and go on being told */
+    assert_int_equal(less, 0); /* some stay subscribed for a while */
     assert_non_null(find(MANY - 1));
     assert_null(find(0));
 }
 
-/* A key that gets in line is told elsewhere. */
+/* A key whose request is queued moves to another channel. */
 static void a_key_changes_its_channel(void **state)
 {
     (void)state;
@@ -108,8 +109,8 @@ static void each_key_has_its_events_in_their_order(void **state)
     assert_true(event.hash == key_of(1).hash);
 }
 
-/* When the connection is made anew, all that is wanted is asked for again; what was said before
-   may be overtaken. */
+/* On a new connection every wanted channel is subscribed to again; earlier payloads may be out of
+   date. */
 static void what_is_wanted_outlives_a_connection(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static int want_for(int i, const uint8_t *who, int in_line)
     return same;
 }
 
-/* What was said to one request is not said to another one, nor to one that came back. */
+/* A payload for one request isn't given to another one, nor to one that has come back. */
 static void a_key_knows_its_request(void **state)
 {
     (void)state;
@@ -159,7 +160,8 @@ static void a_key_knows_its_request(void **state)
     assert_int_equal(want_for(1, NULL, 0), 0);
 }
 
-/* The driver asks for what concerns all keys only while a wanted key has no channel. */
+/* The driver subscribes to the channel of all keys only while a wanted key has no channel of its
+   own. */
 static void wanted_keys_without_a_channel_are_counted(void **state)
 {
     (void)state;
@@ -179,7 +181,7 @@ static void wanted_keys_without_a_channel_are_counted(void **state)
     assert_int_equal(hf__sub_wanted(&all), 2);
 }
 
-/* So many stay subscribed: a request that comes back there costs nothing. */
+/* This many channels stay subscribed: a request that comes back to one costs nothing. */
 static void channels_are_spared(void **state)
 {
     (void)state;
@@ -203,7 +205,7 @@ static void channels_are_spared(void **state)
     hf__sub_disconnected(&all);
     assert_int_equal(flush(&less), 1);
     assert_int_equal(less, 0);
-    /* A channel that was left before the server was told of it. */
+    /* A channel that was left before the server was asked for it. */
     want(1, "never");
     want(1, "address 0");
     assert_int_equal(flush(&less) + less, 0);

@@ -1,5 +1,5 @@
 /*
- * url_test.c - what the URL of a store may be, what becomes of it, and that no secret gets out.
+ * url_test.c - which URLs of stores are legal, how they are read, and that no secret gets out.
  */
 #include "drivers.h"
 #include "holdfast_driver.h"
@@ -71,7 +71,7 @@ static void every_form_is_taken_apart(void **state)
     }
 }
 
-/* What follows the colon: a piece of the message. In each, SECRET must not be told. */
+/* The second text is a part of the message. No message may contain SECRET. */
 static const char *const bads[][2] = {
     {"", "empty"},
     {"SECRET", "no scheme"},
@@ -198,7 +198,7 @@ static void secrets_are_left_out_of_safe(void **state)
     }
 }
 
-/* Whatever the path, `safe` is a URL of it, with all else as it was. */
+/* Whatever the path, `safe` is a URL of it, and everything else stays as it was. */
 static void a_path_is_set_and_read_again(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void a_path_is_set_and_read_again(void **state)
             assert_null(strstr(u.safe, "SECRET"));
             if (!strstr(froms[i], "SECRET")) assert_string_equal(v.query, u.query);
         }
-    /* What no URL can say is refused later, not another path. */
+    /* A path that no URL can express makes a URL that is refused later, not another path. */
     assert_int_equal(hf_url_parse("s:", &u, NULL), 0);
     assert_int_equal(hf_url_set_path(&u, "/a\nb", NULL), 0);
     assert_string_equal(u.safe, "s:/a%0Ab");
@@ -266,7 +266,7 @@ static void what_is_too_long_or_half_is_refused(void **state)
     text[sizeof u.path - 1] = 0;
     assert_int_equal(hf_url_set_path(&u, text, &err), HF_INVALID);
     assert_string_equal(u.path, "p");
-    /* A query that wasn't parsed, but made: what can't be read isn't there, or says so. */
+    /* A query that wasn't parsed, but set: a value that can't be read is absent, or an error. */
     char value[8] = "";
     assert_int_equal(hf_url_parse("s:p", &u, NULL), 0);
     memcpy(u.query, "%zz=1&a=%zz&c=%31", 18);
@@ -365,7 +365,7 @@ static void get_reads_the_query(void **state)
     assert_int_equal(hf_url_get(&u, "A", value, sizeof value), HF_UNSUPPORTED);
 }
 
-/* Whatever bytes come, it ends, and what it accepts shows no control character. */
+/* Any bytes are parsed to an end, and a URL that is accepted shows no control character. */
 static void noise_is_refused_or_clean(void **state)
 {
     (void)state;
@@ -387,7 +387,7 @@ static void noise_is_refused_or_clean(void **state)
         for (size_t i = 0; i < sizeof clean / sizeof *clean; i++)
             assert_null(strchr(clean[i], '\n'));
         assert_true(u.port >= 0 && u.port <= 65535);
-        /* Parsing what is shown gives the same, but for the secrets. */
+        /* Parsing the safe URL gives the same, except for the secrets. */
         hf_url again;
         assert_int_equal(hf_url_parse(u.safe, &again, NULL), 0);
         assert_string_equal(again.safe, u.safe);

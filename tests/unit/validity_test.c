@@ -9,7 +9,7 @@
 
 enum { MOST = 12 };
 
-/* What each reading [lo, hi] says of each end must be true of every moment in it. */
+/* Checks that the validity for an interval [lo, hi] is true at every moment in it. */
 static void is_what_every_moment_says(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static enum hf_validity of(int64_t end, unsigned flags, int dead)
 static void of_a_holder_in_a_row(void **state)
 {
     (void)state;
-    assert_int_equal(of(0, 0, 0), HF_GRANT_HELD); /* it doesn't end by time */
+    assert_int_equal(of(0, 0, 0), HF_GRANT_HELD); /* the grant doesn't end by time */
     assert_int_equal(of(21, 0, 0), HF_GRANT_HELD);
     assert_int_equal(of(20, 0, 0), HF_GRANT_UNKNOWN);
     assert_int_equal(of(11, 0, 0), HF_GRANT_UNKNOWN);

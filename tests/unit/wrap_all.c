@@ -313,8 +313,8 @@ static const struct call {
     const char *name;
     int (*make)(void);
     const char *asks;  /* the store */
-    const char *trace; /* what is said of it, if it goes well */
-    int rows, writes;  /* is one of "any"; what isn't heard of may have been done */
+    const char *trace; /* what the trace shows, if the call succeeds */
+    int rows, writes;  /* it belongs to "any"; a call without an answer may have been carried out */
 } calls[] = {
     {"get", do_get, "get k 0", "get 'k' -> OK rev=7 parties=0+0", 1, 0},
     {"replace", do_replace, "replace k 42", "replace 'k' seen=42 -> OK rev=0 parties=0+0", 1, 1},
@@ -347,7 +347,7 @@ static void around(const char *plan, const char *trace)
     d = &all;
     st = &store;
     caps = all.caps;
-    /* Its clock doesn't go with its replies. */
+    /* The store's clock doesn't come with its replies. */
     snprintf(text, sizeof text, "%s%s", plan && *plan ? "instant," : "", plan ? plan : "");
     if (plan) assert_int_equal(hf__wrap_fault(&d, &st, &caps, text, &err), 0);
     if (trace) assert_int_equal(hf__wrap_trace(&d, &st, &caps, trace, &err), 0);
@@ -370,7 +370,7 @@ static int make(const struct call *c)
     return c->make();
 }
 
-/* What the store would have filled in. */
+/* Returns 1 if a result was filled in. */
 static int filled(void) { return row.rev || got || since.n[0]; }
 
 static void each_comes_to_the_store_and_its_answer_back(void **state)
@@ -443,7 +443,7 @@ static void any_is_one_of_those_that_carry_rows(void **state)
     }
 }
 
-/* What has no answer: it isn't made, or it is. */
+/* Operations without a result: the call is made, or it isn't. */
 static void an_interrupt_can_fail(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * wrap_test.c - the drivers around drivers: what a plan of faults does, what a trace says.
+ * wrap_test.c - the drivers around drivers: what a plan of faults does, and what a trace shows.
  */
 #include "drivers.h"
 #include "fakes/faults.h"
