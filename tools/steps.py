@@ -443,8 +443,7 @@ STEPS = {
     'servers': (servers, []),
     'build gcc': (build('gcc'), []),
     # Most of the time is spent waiting: for leases to end, for servers to start.
-    'test gcc': (tests('gcc', ['--no-suite', 'stores', '--no-suite', 'compute'], CORES),
-                 ['build gcc']),
+    'test gcc': (tests('gcc', ['--no-suite', 'stores', '--no-suite', 'compute']), ['build gcc']),
     'test stores': (tests('gcc', ['--suite', 'stores']), ['servers', 'build gcc']),
     'test compute': (tests('gcc', ['--suite', 'compute'], CORES), ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
