@@ -76,23 +76,34 @@ void hf__nats_disconnect(struct hf__nats_link *link)
 
 /* ---- connecting ---- */
 
-/* Starts the library, by one thread at a time because of SIGPIPE, which the library ignores from
-   then on. Its threads block all signals. */
+/* By one thread at a time, and no fork meanwhile: the child would have a library half started. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static int started; /* (atomic) */
+
+static void before_fork(void) { pthread_mutex_lock(&starting); }
+static void after_fork(void) { pthread_mutex_unlock(&starting); }
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+/* Starts the library, once: its own lock may be held when the process forks. SIGPIPE, which the
+   library ignores from then on, is as before. Its threads block all signals. */
 static int begin(hf_error *err)
 {
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct sigaction before;
     sigset_t all, mask;
+    if (__atomic_load_n(&started, __ATOMIC_ACQUIRE)) return 0;
+    pthread_once(&once, watch_forks);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
-    pthread_mutex_lock(&one_at_a_time);
+    pthread_mutex_lock(&starting);
     sigaction(SIGPIPE, NULL, &before);
     natsStatus s = nats_Open(-1);
     sigaction(SIGPIPE, &before, NULL);
-    pthread_mutex_unlock(&one_at_a_time);
+    if (s == NATS_OK) __atomic_store_n(&started, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&starting);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (s == NATS_OK) return 0;
-    /* This call reaches no server yet: it allocates, and starts threads. */
+    /* It reaches for no server yet: it allocates, and starts threads. */
     return hf_fail(err, HF_NOMEM, 0, "nats: begin: %s: out of memory, or of threads",
                    natsStatus_GetText(s));
 }

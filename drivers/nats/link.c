@@ -16,6 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Frees a message in this thread. The library exports it, and declares it in no public header. */
+extern void natsMsg_free(void *msg) __attribute__((weak));
+
+void hf__nats_free(natsMsg *msg)
+{
+    if (natsMsg_free)
+        natsMsg_free(msg);
+    else
+        natsMsg_Destroy(msg);
+}
+
 short hf__nats_events(const struct hf__nats_link *link)
 {
     return (short)(POLLIN | (link->socket && link->socket->writes ? POLLOUT : 0));
@@ -63,7 +74,7 @@ static natsStatus send_request(struct hf__nats_link *link, struct hf__nats_reque
     } else if ((s = natsConnection_PublishMsg(link->nc, msg)) == NATS_MAX_PAYLOAD) {
         r->unsent = HF_FULL;
     }
-    natsMsg_Destroy(msg);
+    hf__nats_free(msg);
     return r->unsent ? NATS_OK : s;
 }
 
@@ -81,7 +92,7 @@ static size_t take(struct hf__nats_link *link, struct hf__nats_request *r, size_
             r[i].reply = msg;
             taken++;
         } else {
-            natsMsg_Destroy(msg);
+            hf__nats_free(msg);
         }
     }
     return taken;
@@ -138,7 +149,7 @@ int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t 
 void hf__nats_done(struct hf__nats_request *r, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        natsMsg_Destroy(r[i].reply);
+        hf__nats_free(r[i].reply);
         r[i].reply = NULL;
     }
 }

@@ -109,5 +109,10 @@ short hf__nats_events(const struct hf__nats_link *link);
 int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t n, int64_t until_us,
                  char why[HF_NATS_WHY]);
 void hf__nats_done(struct hf__nats_request *r, size_t n);
+/*
+ * Frees a message; NULL: nothing. By natsMsg_Destroy a thread of the library would free it, under a
+ * mutex which may be locked when the process forks: the child's next message would wait for ever.
+ */
+void hf__nats_free(natsMsg *msg);
 
 #endif

@@ -82,7 +82,7 @@ static void hear_all(hf_store *st)
     while (natsSubscription_QueuedMsgs(n->all, &queued) == NATS_OK && queued &&
            natsSubscription_NextMsg(&msg, n->all, 1) == NATS_OK) {
         hear(st, msg);
-        natsMsg_Destroy(msg);
+        hf__nats_free(msg);
     }
 }
 

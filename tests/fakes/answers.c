@@ -82,7 +82,8 @@ static int say(int fd, const struct answer *a)
     snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n", a->status < 0 ? 200 : a->status);
     if (a->status != ANSWER_BARE)
         snprintf(head + strlen(head), 100, "Date: %s\r\n", atomic_load(&date));
-    if (a->status == ANSWER_TAGGED) strcat(head, "ETag: \"d41d8cd98f00b204e9800998ecf8427e\"\r\n");
+    if (a->status == ANSWER_TAGGED)
+        snprintf(head + strlen(head), 100, "ETag: \"d41d8cd98f00b204e9800998ecf8427e\"\r\n");
     if (a->status != ANSWER_OPEN)
         snprintf(head + strlen(head), 100, "Content-Length: %zu\r\n",
                  len + (a->status == ANSWER_CUT ? 10 : 0));
