@@ -1,28 +1,12 @@
 /*
- * cell.c - the cells of a bucket, and the space that they are made of.
+ * cell.c - the cells of a bucket. The space that they are made of: space.c.
  *
  * Chains are append-only, and space is given away from the bottom of the file to its top, so every
  * link of a chain goes upwards: no damage can make one endless. A cell, a body or a marker is
- * filled before the link to it is stored. An allocation first notes what it will do (the intent). A
- * client that takes the allocator's lock over from a dead one looks whether the link was stored,
- * and if not, takes the space back.
+ * filled before the link to it is stored.
  */
 #include "marks.h"
 #include "sum.h"
-
-#include <errno.h>
-
-enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
-
-int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what)
-{
-    /* If the file is gone, that is reported rather than the damage. */
-    if (atomic_load_explicit(&op->c->broken, memory_order_acquire)) return hf__broken(op);
-    return hf_fail(op->err, HF_CORRUPT, 0,
-                   "file: %s '%.100s': '%.200s' is damaged: %s at offset %llu", op->verb,
-                   op->key ? op->key->text : "", op->c->path, what,
-                   (unsigned long long)hf__offset_of(op->c, at));
-}
 
 uint64_t hf__key_word(uint64_t hash, uint32_t len)
 {
@@ -49,36 +33,15 @@ uint64_t hf__marker_sum(const struct hf__marker *m, const char *key, uint32_t le
 
 /* ---- bounds ---- */
 
-/* Returns 0 if the file has these lines, whether or not another process has made it grow; else an
-   error. */
-static int reach(const struct hf__op *op, uint64_t line, uint64_t n)
-{
-    struct hf__client *c = op->c;
-    const char *why;
-    if (hf__has(c, line, n)) return 0;
-    uint64_t word = HF_LOAD("reach.limit", &HF_ALLOC(c)->limit), limit = hf__unseal(word);
-    if (!hf__sealed(word)) return hf__damaged(op, &HF_ALLOC(c)->limit, "the file's size");
-    if (limit > c->lines)
-        return hf_fail(op->err, HF_FULL, 0, "file: %s: '%s' has outgrown this process's mapping",
-                       op->verb, c->path);
-    if (HF_ENV(c, same_file)(c, &why)) {
-        hf__break(c, HF_CORRUPT, why);
-        return hf__broken(op);
-    }
-    /* Relaxed: see hf__has. */
-    atomic_store_explicit(&c->limit, limit, memory_order_relaxed);
-    return hf__has(c, line, n) ? 0 : HF_CORRUPT;
-}
-
 int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
                struct hf__cell **ret)
 {
-    /* Pairs with the store in end_allocation: the cell was filled before. */
+    /* Pairs with the store in hf__allocation_end: the cell was filled before. */
     uint64_t word = HF_LOAD("follow", link), line = hf__unseal(word);
     *ret = NULL;
     if (!word) return 0;
     if (!hf__sealed(word) || line <= above) return hf__damaged(op, link, "the link to a cell");
-    int rc = reach(op, line, 1);
+    int rc = hf__reach(op, line, 1);
     if (rc && rc != HF_CORRUPT) return rc;
     if (rc) return hf__damaged(op, link, "a link beyond the end");
     struct hf__cell *cell = hf__line_at(op->c, line);
@@ -86,7 +49,7 @@ int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
     if (!hf__sealed(self) || hf__unseal(self) >> 8 != line || !key_lines ||
         key_lines > HF_KEY_CAP / HF_LINE)
         return hf__damaged(op, &cell->self, "the head of a cell");
-    rc = reach(op, line, 1 + key_lines); /* the present size, which may be more than this client
+    rc = hf__reach(op, line, 1 + key_lines); /* the present size, which may be more than this client
                                             knew */
     if (rc == HF_CORRUPT) return hf__damaged(op, cell, "a cell cut off");
     if (rc) return rc;
@@ -98,7 +61,8 @@ uint64_t hf__body_line(const struct hf__op *op, uint64_t link, unsigned *ret_cod
 {
     uint64_t value = hf__unseal(link);
     unsigned code = (unsigned)(value & 0xff);
-    if (!hf__sealed(link) || code >= HF_BODY_CODES || reach(op, value >> 8, HF_BODY_LINES(code)))
+    if (!hf__sealed(link) || code >= HF_BODY_CODES ||
+        hf__reach(op, value >> 8, HF_BODY_LINES(code)))
         return 0;
     *ret_code = code;
     return value >> 8;
@@ -165,118 +129,6 @@ int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
     }
 }
 
-/* ---- allocation ---- */
-
-/* Cleans up after the allocator's lock was taken over from a dead client. */
-static int settle_intent(const struct hf__op *op)
-{
-    struct hf__alloc *a = HF_ALLOC(op->c);
-    uint64_t bump = HF_LOAD("intent.bump", &a->intent_bump);
-    if (!bump) return 0;
-    uint64_t where = HF_LOAD("intent.word", &a->intent_word), at = hf__unseal(where) * 8;
-    uint64_t link = HF_LOAD("intent.link", &a->intent_link);
-    if (!hf__sealed(bump) || !hf__sealed(where) || !hf__sealed(link) || at < HF_AT_SLOTS ||
-        (at >= HF_AT_HEAP && reach(op, at / HF_LINE, 1)) || reach(op, hf__unseal(bump), 1))
-        return hf__damaged(op, &a->intent_bump, "the intent of an allocation");
-    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(op->c->base + at);
-    if (HF_LOAD("intent.done", word) != link) {
-        /*
-         * What the dead began there must not be taken, after a power cut, for what comes to lie
-         * there next: it is made unlike a cell, on each line that one may begin on, and that is
-         * synced before the space is used again.
-         */
-        uint64_t line = hf__unseal(bump), now = HF_LOAD("intent.now", &a->bump);
-        uint64_t n = hf__sealed(now) && hf__unseal(now) > line ? hf__unseal(now) - line : 1;
-        if (reach(op, line, n)) return hf__damaged(op, &a->bump, "the end of what is in use");
-        for (uint64_t i = 0; i < n; i++) {
-            _Atomic uint64_t *began = hf__line_at(op->c, line + i);
-            if (i == 0 || HF_LOAD("intent.began", began)) HF_STORE("intent.wipe", began, 0);
-        }
-        HF_STORE("intent.stale", &a->stale, HF_LOAD("intent.often", &a->stale) + 1);
-        HF_STORE("intent.back", &a->bump, bump);
-    }
-    HF_STORE("intent.clear", &a->intent_bump, 0);
-    return 0;
-}
-
-struct piece {
-    uint64_t line, link; /* the lines that were allocated; the word that is to link them, and what
-                            to store there */
-    _Atomic uint64_t *at;
-};
-
-/* Allocates lines. The allocator stays locked until end_allocation. code < 0: the link has no size
-   code. */
-static int begin_allocation(const struct hf__op *op, uint64_t lines, uint64_t align, int code,
-                            _Atomic uint64_t *at, struct piece *ret)
-{
-    struct hf__client *c = op->c;
-    struct hf__alloc *a = HF_ALLOC(c);
-    int rc = hf__lock(op, &a->lock);
-    if (rc < 0) return rc;
-    if (rc == HF_TAKEN_OVER) rc = settle_intent(op);
-    uint64_t bump = HF_LOAD("alloc.bump", &a->bump), limit = HF_LOAD("alloc.limit", &a->limit);
-    uint64_t line = (hf__unseal(bump) + align - 1) / align * align;
-    if (!rc && (!hf__sealed(bump) || hf__unseal(bump) < HF_AT_HEAP / HF_LINE))
-        rc = hf__damaged(op, &a->bump, "the end of what is in use");
-    if (!rc && (!hf__sealed(limit) || hf__unseal(limit) < hf__unseal(bump)))
-        rc = hf__damaged(op, &a->limit, "the file's size");
-    if (!rc && HF_LOAD("alloc.stale", &a->stale) != HF_LOAD("alloc.clean", &a->clean))
-        rc = HF_NEED_SYNC;
-    if (!rc && line + lines > hf__unseal(limit)) rc = HF_NEED_SPACE;
-    if (!rc) rc = reach(op, line, lines);
-    if (rc) {
-        hf__unlock(c, &a->lock);
-        return rc;
-    }
-    ret->line = line;
-    ret->at = at;
-    ret->link = hf__seal(code < 0 ? line : line << 8 | (unsigned)code);
-    HF_STORE("alloc.word", &a->intent_word, hf__seal(hf__offset_of(c, at) / 8));
-    HF_STORE("alloc.link", &a->intent_link, ret->link);
-    HF_STORE("alloc.intent", &a->intent_bump, bump); /* from here on it counts */
-    HF_STORE("alloc.advance", &a->bump, hf__seal(line + lines));
-    return 0;
-}
-
-static void end_allocation(struct hf__client *c, const struct piece *p)
-{
-    HF_STORE("alloc.publish", p->at, p->link); /* releases what it leads to */
-    HF_STORE("alloc.clear", &HF_ALLOC(c)->intent_bump, 0);
-    hf__unlock(c, &HF_ALLOC(c)->lock);
-}
-
-int hf__space(const struct hf__op *op, size_t need)
-{
-    struct hf__client *c = op->c;
-    struct hf__alloc *a = HF_ALLOC(c);
-    uint64_t limit = HF_LOAD("space.limit", &a->limit), bump = HF_LOAD("space.bump", &a->bump);
-    if (!hf__sealed(limit)) return hf__damaged(op, &a->limit, "the file's size");
-    if (!hf__sealed(bump)) return hf__damaged(op, &a->bump, "the end of what is in use");
-    /* Returns the lines of a new cell's two bodies, each rounded up to the next power of two. */
-    uint64_t has = hf__unseal(limit), least = hf__unseal(bump) + 4 * need / HF_LINE + 64;
-    uint64_t good = has + (has / 4 > GROW_LINES ? has / 4 : GROW_LINES);
-    if (least < has) return 0; /* somebody else was faster */
-    least = (least + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
-    good = good < least ? least : good / PAGE_LINES * PAGE_LINES;
-    if (good > c->lines) good = least;
-    if (least > c->lines)
-        return hf_fail(op->err, HF_FULL, 0, "file: %s '%s': '%s' has reached its greatest size",
-                       op->verb, op->key ? op->key->text : "", c->path);
-    int sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good));
-    int full = sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
-    if (full && good > least) sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good = least));
-    if (sys)
-        return hf_fail(op->err, full ? HF_FULL : HF_UNAVAILABLE, sys,
-                       "file: %s '%.100s': growing '%s': %s", op->verb,
-                       op->key ? op->key->text : "", c->path,
-                       sys == ETIMEDOUT ? "the process that grows it is stopped, or takes too long"
-                                        : strerror(sys));
-    while (hf__unseal(limit) < good)
-        if (HF_CAS("space.raise", &a->limit, &limit, hf__seal(good))) break;
-    return 0;
-}
-
 /* ---- making things ---- */
 
 /* Returns the code of the least body that holds so many bytes; HF_BODY_CODES: none does. */
@@ -301,16 +153,16 @@ int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t nee
     uint64_t line = hf__body_line(op, HF_LOAD("room.link", link), &code);
     if (!line) return hf__damaged(op, link, "the link to a body");
     if (need > (size_t)HF_BODY_LEAST << code) {
-        struct piece p;
+        struct hf__piece p;
         code = code_for(need);
         if (code == HF_BODY_CODES) return too_large(op);
         /* If a cell has markers, the disk must always have a whole body, which says what the
            markers mean. */
         int is_durable = f->at == f->durable_at[0] || f->at == f->durable_at[1];
         if (HF_LOAD("room.marker", &f->cell->marker) && !is_durable) return HF_NEED_SYNC;
-        int rc = begin_allocation(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
+        int rc = hf__allocation_begin(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
         if (rc) return rc;
-        end_allocation(op->c, &p); /* no client reads a body that isn't current */
+        hf__allocation_end(op->c, &p); /* no client reads a body that isn't current */
         line = p.line;
     }
     *ret = hf__line_at(op->c, line);
@@ -321,14 +173,14 @@ int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__m
 {
     uint64_t link = HF_LOAD("marker.link", &cell->marker), line = hf__unseal(link);
     if (!link) {
-        struct piece p;
-        int rc = begin_allocation(op, 2 * HF_SECTOR / HF_LINE, HF_SECTOR / HF_LINE, -1,
-                                  &cell->marker, &p);
+        struct hf__piece p;
+        int rc = hf__allocation_begin(op, 2 * HF_SECTOR / HF_LINE, HF_SECTOR / HF_LINE, -1,
+                                      &cell->marker, &p);
         if (rc) return rc;
-        end_allocation(op->c, &p);
+        hf__allocation_end(op->c, &p);
         line = p.line;
     } else if (!hf__sealed(link) || line % (HF_SECTOR / HF_LINE) ||
-               reach(op, line, 2 * HF_SECTOR / HF_LINE)) {
+               hf__reach(op, line, 2 * HF_SECTOR / HF_LINE)) {
         return hf__damaged(op, &cell->marker, "the link to a marker");
     }
     *ret = hf__line_at(op->c, line);
@@ -338,26 +190,26 @@ int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__m
 struct hf__key_marks *hf__marks_of(const struct hf__op *op, struct hf__slot *s, int *ret_missed)
 {
     uint64_t link = HF_LOAD("marks.link", &s->marks), line = hf__unseal(link);
-    *ret_missed = link && (!hf__sealed(link) || reach(op, line, HF_MARKS_LINES));
+    *ret_missed = link && (!hf__sealed(link) || hf__reach(op, line, HF_MARKS_LINES));
     return link && !*ret_missed ? hf__line_at(op->c, line) : NULL;
 }
 
 int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
 {
-    struct piece p;
+    struct hf__piece p;
     if (HF_LOAD("marks.made", &s->marks))
         return 0; /* the marks that a former session in this slot has left */
-    int rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
+    int rc = hf__allocation_begin(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     if (rc == HF_NEED_SPACE) {
         rc = hf__space(op, sizeof(struct hf__key_marks));
-        if (!rc) rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
+        if (!rc) rc = hf__allocation_begin(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     }
     if (rc) return rc;
     /* Space that was taken back from a dead client may hold what that client wrote. */
     struct hf__key_marks *m = hf__line_at(op->c, p.line);
     for (int i = 0; i < HF_MARK_LEAVES / 64; i++) HF_STORE("marks.some", &m->some[i], 0);
     for (int i = 0; i < HF_MARK_LEAVES; i++) HF_STORE("marks.leaf", &m->leaf[i], 0);
-    end_allocation(op->c, &p);
+    hf__allocation_end(op->c, &p);
     return 0;
 }
 
@@ -422,7 +274,7 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
 {
     uint64_t key_lines = (op->key->len + HF_LINE - 1) / HF_LINE;
     _Atomic uint64_t *end;
-    struct piece p;
+    struct hf__piece p;
     unsigned code = code_for(need);
     int rc = find_vacant(op, b, key_lines, f, &end);
     if (!rc && code == HF_BODY_CODES) rc = too_large(op);
@@ -432,7 +284,7 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
         return floor_apply(op, b, f);
     }
     uint64_t body_lines = HF_BODY_LINES(code);
-    rc = begin_allocation(op, 1 + key_lines + 2 * body_lines, 1, -1, end, &p);
+    rc = hf__allocation_begin(op, 1 + key_lines + 2 * body_lines, 1, -1, end, &p);
     if (rc) return rc;
     uint64_t body = p.line + 1 + key_lines;
     struct hf__cell *cell = hf__line_at(op->c, p.line);
@@ -453,6 +305,6 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
     f->head = (struct hf__body){.extent = (uint64_t)HF_BODY_VACANT << 32};
     hf__put_head(cell, f->at, &f->head);
     hf__put_head(cell, hf__line_at(op->c, body + body_lines), &f->head); /* for recovery */
-    end_allocation(op->c, &p);
+    hf__allocation_end(op->c, &p);
     return floor_apply(op, b, f);
 }

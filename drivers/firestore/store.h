@@ -1,5 +1,5 @@
 /*
- * store.h - firestore: what firestore.c and replace_many.c share.
+ * store.h - firestore: what the driver's files share.
  */
 #ifndef HF_FIRESTORE_STORE_H
 #define HF_FIRESTORE_STORE_H
@@ -32,6 +32,11 @@ json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row
 /* Makes a replace by a commit. `many_until_us` as in struct hf__rest_call. */
 int hf__fs_replace_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                          hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err);
+
+/* list.c */
+int hf__fs_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
 
 /* replace_many.c */
 int hf__fs_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);

@@ -19,15 +19,41 @@ struct hf_store {
 
 /* mongodb.c. A batch takes its connection by kit/links.h, and gives it back here. */
 void hf__mg_put_link(hf_store *st, struct hf__mg_link *link);
-/* Asks for the store's clock by a request of its own. */
+/* Takes a connection, which is given back by hf__mg_put_link (also if this fails). */
+int hf__mg_get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err);
+/* Sends the command and waits for its reply, as hf__mg_ask, after connecting again if need be. The
+   command is destroyed in every case. */
+int hf__mg_request(hf_store *st, struct hf__mg_link *link, bson_t *command,
+                   const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
+/* Makes the error of a reply that can't be read. Returns its code. */
+int hf__mg_garbled(const struct hf__mg_about *about, hf_error *err);
+/* Reads the row that a document is. */
+int hf__mg_row_of(const hf_store *st, const bson_t *doc, hf_row *row,
+                  const struct hf__mg_about *about, hf_error *err);
+/* Asks for the store's clock by a request of its own. All versions know `hello` by its old name. */
 int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                      int64_t *ret_clock_us, hf_error *err);
-/* Adds the read concern to a command; `one`: the command reads one document. */
+/* Adds the read concern to a command; `one`: the command reads one document. A read shows nothing
+   that may be rolled back and, where that can be asked for, nothing that is out of date. A server
+   by itself has neither problem: it has only one state. */
 void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
                              bson_t *command);
 /* Finds the first document in the first batch of a reply. Returns 0 if there is none. */
 int hf__mg_batch(const bson_t *reply, bson_iter_t *ret);
 int hf__mg_document(const bson_iter_t *it, bson_t *ret);
+
+/* list.c */
+int hf__mg_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+/* collection.c. Makes the collection if it isn't there (`existing`: refuses that), and refuses one
+   that would drop rows or mix keys up. */
+int hf__mg_prepare_collection(hf_store *st, struct hf__mg_link *link,
+                              const struct hf__mg_about *about, int existing, hf_error *err);
+/* Tells `holdfast doctor` of the server, and of how the rows are kept. */
+int hf__mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                   hf_error *err);
 
 /* replace_many.c */
 int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);

@@ -1,7 +1,7 @@
 /*
- * sqlite.c - sqlite: opens a database, and survives a fork. See store.h.
+ * sqlite.c - sqlite: opens a database, and opens it again when its files have changed. See store.h.
  *
- * Contents: fork; connecting; when the files have changed; opening; settings.
+ * Contents: connecting; when the files have changed; opening; settings.
  */
 #include "kit/text.h"
 #include "os.h"
@@ -16,97 +16,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* ---- fork ---- */
-
-/*
- * A child of fork inherits what SQLite believes to have locked, but not the locks. A connection
- * that it opened to the same file would rely on them. So no thread forks within a transaction of
- * this driver (the fork handlers take every mutex). Before a child opens a database, it closes what
- * it inherited, which touches neither the file nor the parent's locks.
- */
-static pthread_mutex_t stores_mu = PTHREAD_MUTEX_INITIALIZER;
-static hf_store *stores;
-static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
-
-static void lock_stores(void)
-{
-    pthread_mutex_lock(&stores_mu);
-    for (hf_store *st = stores; st; st = st->next) {
-        pthread_mutex_lock(&st->mu);
-        pthread_mutex_lock(&st->version_mu);
-    }
-}
-
-static void unlock_stores(void)
-{
-    for (hf_store *st = stores; st; st = st->next) {
-        pthread_mutex_unlock(&st->version_mu);
-        pthread_mutex_unlock(&st->mu);
-    }
-    pthread_mutex_unlock(&stores_mu);
-}
-
-static void lock_all(void)
-{
-    lock_stores();
-    hf__sq_files_before_fork();
-}
-
-static void unlock_in_parent(void)
-{
-    hf__sq_files_after_fork(0);
-    unlock_stores();
-}
-
-static void unlock_in_child(void)
-{
-    hf__sq_files_after_fork(1);
-    unlock_stores();
-}
-
-static void watch_forks(void) { pthread_atfork(lock_all, unlock_in_parent, unlock_in_child); }
-
-/* Closes the connection; `quietly`: without a checkpoint of the log, and without removing it. */
-static void disconnect(hf_store *st, int quietly)
-{
-    hf__sq_drop_statements(st);
-    sqlite3_finalize(st->version);
-    if (quietly && st->db) sqlite3_db_config(st->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    if (quietly && st->version_db)
-        sqlite3_db_config(st->version_db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    sqlite3_close(st->version_db);
-    sqlite3_close(st->db);
-    hf__sq_files_drop(&st->files);
-    st->version = NULL;
-    st->version_db = st->db = NULL;
-    st->openings++;
-}
-
-static void enlist(hf_store *st)
-{
-    pthread_once(&forks_watched, watch_forks);
-    st->pid = getpid();
-    pthread_mutex_lock(&stores_mu);
-    for (hf_store *old = stores; old; old = old->next)
-        if (old->pid != st->pid) disconnect(old, 1);
-    st->next = stores;
-    stores = st;
-    pthread_mutex_unlock(&stores_mu);
-}
-
 static void sq_close(hf_store *st)
 {
-    pthread_mutex_lock(&stores_mu);
-    for (hf_store **at = &stores; *at; at = &(*at)->next)
-        if (*at == st) {
-            *at = st->next;
-            break;
-        }
-    pthread_mutex_unlock(&stores_mu);
+    hf__sq_delist(st);
     /* Closes without a checkpoint in a child of fork, which must not write what its parent has left
        in the log; also if the log is a removed file, because its pages would overwrite what other
        processes have written since. */
-    disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
+    hf__sq_disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);
     pthread_mutex_destroy(&st->version_mu);
@@ -321,16 +237,6 @@ static int changed(hf_store *st, int code, const char *what, const char *key, co
                    code == HF_UNKNOWN ? "it may not have landed" : "nothing was done");
 }
 
-/* Closes every connection of this process to that database, because the change concerns all of
-   them. The next operation of each opens it again. Locks in the order of lock_stores. */
-static void close_all(hf_store *st)
-{
-    lock_stores();
-    for (hf_store *s = stores; s; s = s->next)
-        if (s == st || (s->pid == st->pid && !strcmp(s->path, st->path))) disconnect(s, 1);
-    unlock_stores();
-}
-
 /* Opens the database again after it was closed. Under the mutex. */
 static int reconnect(hf_store *st, hf_error *err)
 {
@@ -384,7 +290,7 @@ int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *o
         }
         pthread_mutex_unlock(&st->mu);
         if (!why) return rc;
-        if (!lasts) close_all(st);
+        if (!lasts) hf__sq_close_all(st);
         if (code || i == ATTEMPTS)
             return changed(st, code ? code : HF_UNAVAILABLE, what, key, why, err);
     }
@@ -404,7 +310,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->existing = url->existing;
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     int sys = errno;
-    enlist(st);
+    hf__sq_enlist(st);
     int rc = options(st, url, err);
     if (!rc && st->wake_fd < 0) rc = refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
     if (!rc && !sqlite3_threadsafe())

@@ -120,6 +120,16 @@ int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *o
    would overwrite what other processes have written since. */
 int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err);
 
+/* stores.c. Enters a store into the list of those of this process, and closes those that a fork has
+   left; takes it out of the list. */
+void hf__sq_enlist(hf_store *st);
+void hf__sq_delist(hf_store *st);
+/* Closes the connection; `quietly`: without a checkpoint of the log, and without removing it. */
+void hf__sq_disconnect(hf_store *st, int quietly);
+/* Closes every connection of this process to that database, because the change concerns all of
+   them. The next operation of each opens it again. */
+void hf__sq_close_all(hf_store *st);
+
 /* scratch.c: of the driver. */
 int hf__sq_scratch(const hf_url *url, hf_url *ret, hf_error *err);
 void hf__sq_discard(const hf_url *url);
@@ -129,18 +139,35 @@ void hf__sq_discard(const hf_url *url);
 enum { SQ_PAGE_ROWS = 64 };
 int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err);
-void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len);
-int64_t hf__sq_now_us(hf_store *st);
 
-/* rows.c; scan in scan.c. The operations of the driver take the mutex; all others are called under
-   it. */
+/* statements.c, under the mutex. */
 int hf__sq_failed(hf_store *st, int sq, const char *what, const char *key, int ambiguous,
                   hf_error *err);
+/* These run a statement that has no rows to show, and a text. They return SQLite's code. */
+int hf__sq_run(sqlite3_stmt *s);
+int hf__sq_exec(sqlite3 *db, const char *sql);
+/* Ends a transaction if there is one. A transaction that stays open, for want of memory, keeps the
+   others from writing, and this connection from seeing what they wrote: the next operation tries
+   again. */
+void hf__sq_roll_back(hf_store *st);
+/*
+ * Commits. After an error sqlite3_get_autocommit() alone says what became of the transaction. It is
+ * still open: COMMIT didn't begin, or waited for others in vain, and a ROLLBACK leaves nothing. It
+ * is over: SQLite has rolled it back, or was already through with it (the journal is gone, but its
+ * removal failed); and what a WAL was given can come back when it is recovered.
+ * Returns:
+ *   0           committed
+ *   HF_UNKNOWN  it may be committed, or may be later
+ *   a code      nothing was, nor will be
+ */
+int hf__sq_commit(hf_store *st, const char *what, const char *key, hf_error *err);
+void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len);
 /* Reads one number by a query in whose format %s is the table. If there is none, *ret stays as it
    is. */
 int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret);
-/* Makes what is missing: the tables, the clock of this boot; prepares the statements. If opening or
-   reading must not make the table, it returns SQLITE_ERROR, and sets `gone`. */
+/* Makes what is missing: the tables, the clock of this boot, all of it on disk; prepares the
+   statements. If opening or reading must not make the table, it returns SQLITE_ERROR, and sets
+   `gone`. */
 int hf__sq_make(hf_store *st, int writes);
 /* Returns 1 if reading failed because the table was dropped after the store was opened: there are
    no rows. */
@@ -150,7 +177,15 @@ static inline int hf__sq_no_rows(const hf_store *st, int sq)
 }
 int hf__sq_prepare(hf_store *st);
 void hf__sq_drop_statements(hf_store *st);
+/* Returns the store's clock. It never goes back in this process, whatever happens to the database.
+ */
+int64_t hf__sq_now_us(hf_store *st);
+/* Raise the ceiling of revs on disk; hf__sq_make_room, before a rev passes it. They return SQLite's
+   code. */
+int hf__sq_raise_ceiling(hf_store *st, int64_t to_us);
+int hf__sq_make_room(hf_store *st, uint64_t rev);
 
+/* rows.c: the operations on rows; scan in scan.c. */
 int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
 int hf__sq_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
