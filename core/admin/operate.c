@@ -16,17 +16,9 @@ static int operate(hf *h, const char *what, const char *key, struct hf_event *ev
                    struct hf_outcome *out, hf_error *err)
 {
     hf_row row;
-    struct hf_entry *e = NULL;
-    int rc = hf__begin_call(h, what, err);
+    struct hf_entry *e;
+    int rc = hf__begin_key_call(h, what, key, &e, err);
     if (rc) return rc;
-    const struct hf_name name = hf__name(key);
-    pthread_mutex_lock(&h->mu);
-    rc = hf__entry(h, name, &e, err);
-    pthread_mutex_unlock(&h->mu);
-    if (rc) {
-        hf__end_call(h);
-        return rc;
-    }
     hf_row_init(&row);
     int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
     rc = hf__cas_loop(&h->port, &e->key, ev, &row, 0, until, out, err);

@@ -79,16 +79,8 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
 {
     struct hf_entry *e;
     hf_row row;
-    int rc = hf__begin_call(h, "adopt", err);
+    int rc = hf__begin_key_call(h, "adopt", key, &e, err);
     if (rc) return rc;
-    const struct hf_name name = hf__name(key);
-    pthread_mutex_lock(&h->mu);
-    rc = hf__entry(h, name, &e, err);
-    pthread_mutex_unlock(&h->mu);
-    if (rc) {
-        hf__end_call(h);
-        return rc;
-    }
     hf_row_init(&row);
     rc = hf__port_get(&h->port, &e->key, &row, err);
     struct hf_time now = hf__port_now(&h->port);

@@ -317,6 +317,19 @@ int hf__begin_call(hf *h, const char *what, hf_error *err)
     return rc;
 }
 
+int hf__begin_key_call(hf *h, const char *what, const char *key, struct hf_entry **ret,
+                       hf_error *err)
+{
+    int rc = hf__begin_call(h, what, err);
+    if (rc) return rc;
+    const struct hf_name name = hf__name(key);
+    pthread_mutex_lock(&h->mu);
+    rc = hf__entry(h, name, ret, err);
+    if (rc) hf__leave_call(h);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
 void hf__leave_call(hf *h)
 {
     h->callers--;

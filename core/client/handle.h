@@ -344,6 +344,10 @@ static inline void hf__new_id(hf *h, uint8_t id[16])
 /* Call these around a call that hf_close has to wait for. Returns 0, HF_CANCELED, or as
    hf__alive. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
+/* The same, for a call about a key, whose entry it finds or makes, with a reference for the caller.
+ */
+int hf__begin_key_call(hf *h, const char *what, const char *key, struct hf_entry **ret,
+                       hf_error *err);
 void hf__end_call(hf *h);
 void hf__leave_call(hf *h); /* the same under the mutex */
 /* These count the references to the handle's memory and mutex. Any thread may call them. */

@@ -146,6 +146,13 @@ void hf__enter_local_queue(hf *h, struct hf_wait *w)
         hf__schedule(w);
 }
 
+void hf__give_up_local(struct hf_wait *w)
+{
+    int limit = w->deadline_us <= w->started_us ? HF_BUSY : HF_TIMEOUT;
+    int code = w->cancel ? HF_CANCELED : limit;
+    hf__wait_error(w, code, hf_code_text(code));
+}
+
 void hf__wait_finish(struct hf_wait *w)
 {
     hf *h = w->h;
@@ -224,14 +231,12 @@ void hf__wait_until_over(hf *h, struct hf_wait *w)
     w->party.wakeup = local ? (uint8_t)(1 + h->next_wakeup++ % (HF_WAKEUPS - 1)) : 0;
     h->callers++;
     hf__enter_local_queue(h, w);
-    while (w->state == HF_WAIT_LOCAL) {
-        int code = w->cancel ? HF_CANCELED : hf__local_us() >= w->deadline_us ? HF_TIMEOUT : 0;
-        if (code) {
-            hf__wait_error(w, code, hf_code_text(code));
-            over = 1;
-            break;
-        }
-        hf__cond_until(&w->changed, &h->mu, w->deadline_us);
+    while (!over && w->state == HF_WAIT_LOCAL) {
+        over = w->cancel || hf__local_us() >= w->deadline_us;
+        if (over)
+            hf__give_up_local(w);
+        else
+            hf__cond_until(&w->changed, &h->mu, w->deadline_us);
     }
     if (!over && local) {
         drive_by_wakeup(h, w);

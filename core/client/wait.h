@@ -17,6 +17,9 @@ void hf__enter_local_queue(hf *h, struct hf_wait *w);
    server the dispatcher drives it after the first look. Called with the mutex, which is released
    meanwhile. */
 void hf__wait_until_over(hf *h, struct hf_wait *w);
+/* Sets the result of a wait that is cancelled, or whose limit has passed, behind others of its
+   handle: it has nothing at the store. */
+void hf__give_up_local(struct hf_wait *w);
 /* Takes a wait that is over out of the local queue, so that the next one is the first. Called with
    the mutex, which is released while another thread looks at the wait. */
 void hf__wait_finish(struct hf_wait *w);

@@ -85,14 +85,6 @@ static void advance_one(hf *h, struct hf_wait *w)
     conclude(h, w);
 }
 
-/* Ends a wait that stands behind others of this handle and whose limit has passed. */
-static void end_behind_others(hf *h, struct hf_wait *w)
-{
-    w->code = w->cancel ? HF_CANCELED : w->deadline_us <= w->started_us ? HF_BUSY : HF_TIMEOUT;
-    hf_fail(&w->err, w->code, 0, "acquire '%s': %s", w->e->text, hf_code_text(w->code));
-    conclude(h, w);
-}
-
 static struct hf_wait *first_wait(const hf *h)
 {
     struct hf_deadline *d = h->looks.first;
@@ -121,10 +113,12 @@ static void advance_due(hf *h)
             h->dispatcher_todo = 1;
             return;
         }
-        if (w->state == HF_WAIT_LOCAL)
-            end_behind_others(h, w);
-        else
+        if (w->state == HF_WAIT_LOCAL) {
+            hf__give_up_local(w);
+            conclude(h, w);
+        } else {
             advance_one(h, w);
+        }
     }
 }
 
