@@ -1,10 +1,10 @@
 /*
- * mem_rings.h - mem: which waiters a write wakes. Only mem.c includes this.
+ * mem_rings.h - mem: which waiters a write wakes.
  */
 #ifndef HF_MEM_RINGS_H
 #define HF_MEM_RINGS_H
 
-#include "holdfast_driver.h"
+#include "mem_tables.h"
 
 #include <string.h>
 
@@ -20,17 +20,18 @@ struct rings {
     } who[RINGS];
 };
 
-static void ring_all(struct rings *r);
+/* Makes the wakeups that were collected (mem_wakeups.c). */
+void hf__mm_ring_all(struct rings *r);
 
-static void note_ring(struct rings *r, const hf_party *p)
+static inline void note_ring(struct rings *r, const hf_party *p)
 {
-    if (r->n == RINGS) ring_all(r);
+    if (r->n == RINGS) hf__mm_ring_all(r);
     r->who[r->n++] = (struct ring){p->session, p->wakeup};
 }
 
 /* Returns 1 if the head of the queue has to plan its look anew: the end of the hold has changed, or
    the head has, which planned to look at the same end a little later than the former head. */
-static int plans_anew(const hf_row *was, const hf_row *now)
+static inline int plans_anew(const hf_row *was, const hf_row *now)
 {
     if (!now->n_queue) return 0;
     int64_t end = hf_row_end(now);
@@ -40,7 +41,7 @@ static int plans_anew(const hf_row *was, const hf_row *now)
 
 /* Notes every party that holds in `now` but waited in `was`. Both keep their order, so the search
    starts where the last one ended. */
-static void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
+static inline void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
 {
     uint32_t all = was->n_holders + was->n_queue, at = 0;
     if (!was->n_queue) return;

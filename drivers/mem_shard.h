@@ -96,7 +96,7 @@ static inline void begin(const struct shard *s, hf_row *row)
     memset(row->last_id, 0, sizeof row->last_id);
 }
 
-static HF_APART struct cell *new_cell(struct shard *s, const hf_rowkey *key)
+__attribute__((unused)) static HF_APART struct cell *new_cell(struct shard *s, const hf_rowkey *key)
 {
     struct cell *c = s->spare;
     if (c) {

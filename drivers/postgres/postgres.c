@@ -1,7 +1,8 @@
 /*
  * postgres.c - postgres://USER@HOST/DB, rows in a table. See link.h, doc/stores/postgres.md.
  *
- * Contents: connections; rows; many rows; waiters; opening. The statements: sql.c.
+ * Contents: connections; rows; waiters; opening. The statements: sql.c; the table: table.c; many
+ * rows: list.c.
  *
  * Every operation is one statement of its own (a replace two at most), in autocommit: there is no
  * transaction to be left open. A write that is refused tells the row as of the statement's
@@ -38,7 +39,7 @@ static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 static const struct hf__link_kind link_kind = {"postgres", sizeof(struct hf__pg_link), 1, usable,
                                                make};
 
-static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
+int hf__pg_get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
 {
     int rc;
     *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
@@ -50,7 +51,7 @@ void hf__pg_put_link(hf_store *st, struct hf__pg_link *link)
     hf__links_put(&st->links, link, link && link->pg);
 }
 
-static int no_table(hf_store *st, const char *what, const char *at, hf_error *err)
+int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *err)
 {
     st->absent = 1;
     return hf_fail(err, HF_UNAVAILABLE, ENOENT,
@@ -78,7 +79,7 @@ static int ask_without_table(hf_store *st, struct hf__pg_link *link,
 {
     const char *sql = instead(st, often);
     char state[6];
-    if (!sql) return no_table(st, what, key, err);
+    if (!sql) return hf__pg_no_table(st, what, key, err);
     int rc = hf__pg_ask(&st->how, link, sql, 0, NULL, HF_UNAVAILABLE, ret, state, what, key, err);
     if (sql != st->sql.create) return rc;
     if (!rc) PQclear(*ret);
@@ -108,7 +109,7 @@ int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const 
 {
     struct hf__pg_link *link;
     char state[6] = "";
-    int rc = get_link(st, &link, err);
+    int rc = hf__pg_get_link(st, &link, err);
     if (!rc)
         rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
                               err);
@@ -245,47 +246,9 @@ static int pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 {
     struct hf__pg_link *link;
     (void)alone; /* the guard reads all holders, so any of them may enter */
-    int rc = get_link(st, &link, err);
+    int rc = hf__pg_get_link(st, &link, err);
     if (!rc) rc = hf__pg_enter(&st->how, link, key->text, token, where, err);
     hf__pg_put_link(st, link);
-    return rc;
-}
-
-/* ---- many rows ---- */
-
-static int pg_scan(hf_store *st, const char *prefix,
-                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
-                   int64_t *ret_clock_us, hf_error *err)
-{
-    char after[HF_KEY_CAP] = "";
-    const char *values[] = {prefix, after};
-    size_t n_prefix = strlen(prefix);
-    int rc, n, stop = 0;
-    hf_row row;
-    hf_row_init(&row);
-    do {
-        PGresult *r;
-        rc = hf__pg_request(st, &st->sql.scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
-        if (rc) break;
-        n = PQntuples(r);
-        for (int i = 0; i < n && !stop && !rc; i++) {
-            hf_rowkey key = {.text = PQgetvalue(r, i, 0), .len = (uint32_t)PQgetlength(r, i, 0)};
-            if (key.len >= HF_KEY_CAP)
-                rc = hf_fail(err, HF_CORRUPT, 0,
-                             "postgres: list: a row whose key is not a legal one");
-            else if (strncmp(key.text, prefix, n_prefix))
-                stop = 1;
-            if (rc || stop) break;
-            key.hash = hf_key_hash(key.text, key.len);
-            *ret_clock_us = hf__pg_number(r, i, 1);
-            memcpy(after, key.text, key.len + 1);
-            rc = hf__pg_decode(st, r, i, &row, "list", key.text, err);
-            if (!rc || rc == HF_CORRUPT) stop = see(arg, &key, rc ? NULL : &row);
-            if (rc == HF_CORRUPT) rc = 0;
-        }
-        PQclear(r);
-    } while (!rc && !stop && n == HF_PG_PAGE);
-    hf_row_clear(&row);
     return rc;
 }
 
@@ -357,74 +320,12 @@ static void pg_close(hf_store *st)
     free(st);
 }
 
-/* Quotes the table's name for statements, "schema"."name". Returns 0 or HF_INVALID. */
-static int quote_table(hf_store *st)
-{
-    char schema[HF_PG_NAME] = "", name[HF_PG_NAME];
-    int has = *st->schema != 0;
-    if ((has && hf__quote_name(st->schema, schema, sizeof schema)) ||
-        hf__quote_name(st->name, name, sizeof name))
-        return HF_INVALID;
-    snprintf(st->how.table, sizeof st->how.table, "%s%s%s", schema, has ? "." : "", name);
-    return 0;
-}
-
-/* Reads the option `table`: NAME, or SCHEMA.NAME. */
-static int read_table(hf_store *st, const hf_url *url, hf_error *err)
-{
-    char text[128];
-    int rc = hf_url_get(url, "table", text, sizeof text);
-    if (rc == HF_UNSUPPORTED) snprintf(text, sizeof text, "holdfast");
-    char *dot = strchr(text, '.'), *name = dot ? dot + 1 : text;
-    if (dot) *dot = 0;
-    int fits = strlen(text) < sizeof st->schema && strlen(name) < sizeof st->name;
-    if (rc == HF_INVALID || !fits || strchr(text, '"') || strchr(name, '"') || (dot && !*text))
-        rc = HF_INVALID;
-    else
-        rc = strchr(name, '.') ? HF_INVALID : 0;
-    if (!rc && dot) memcpy(st->schema, text, strlen(text) + 1);
-    if (!rc) memcpy(st->name, name, strlen(name) + 1);
-    if (!rc) rc = quote_table(st);
-    return rc ? hf_fail(err, HF_INVALID, 0,
-                        "postgres: open '%s': table: not NAME or SCHEMA.NAME, each of 1 to 63 "
-                        "bytes without '\"' and '.'",
-                        url->safe)
-              : 0;
-}
-
 static int options(hf_store *st, const hf_url *url, hf_error *err)
 {
     static const char *const known[] = {"table", NULL};
-    int rc = read_table(st, url, err);
+    int rc = hf__pg_read_table(st, url, err);
     if (!rc) rc = hf__pg_how(url, known, &st->how, err);
     return rc ? rc : hf__pg_check(&st->how, err);
-}
-
-/* Finds the table's schema by the search path; a missing table is made. From then on statements
-   name the schema, so that no other table of that name is used. */
-static int find_schema(hf_store *st, hf_error *err)
-{
-    struct hf__pg_link *link;
-    char state[6];
-    PGresult *r;
-    int rc = get_link(st, &link, err);
-    if (!rc && !*link->schema && st->existing) rc = no_table(st, "open", st->name, err);
-    if (!rc && !*link->schema) {
-        char *create = hf__pg_sql_create(st->how.table);
-        if (!create) rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
-        if (!rc)
-            rc = hf__pg_ask(&st->how, link, create, 0, NULL, HF_UNAVAILABLE, &r, state, "open",
-                            st->name, err);
-        if (create && !rc) PQclear(r);
-        if (create && hf__pg_was_made(rc, state)) rc = hf__pg_locate(&st->how, link, err);
-        free(create);
-    }
-    if (!rc && !*link->schema)
-        rc = hf_fail(err, HF_UNAVAILABLE, 0, "postgres: open: the table '%s' was dropped meanwhile",
-                     st->name);
-    if (!rc) memcpy(st->schema, link->schema, sizeof st->schema);
-    hf__pg_put_link(st, link);
-    return rc;
 }
 
 /* Finds the table, or makes it if that is permitted, and checks that it can be read. */
@@ -433,8 +334,8 @@ static int prepare(hf_store *st, hf_error *err)
     const hf_rowkey any = {.text = "holdfast", .len = 8};
     int64_t clock_us;
     hf_row row;
-    int rc = *st->schema ? 0 : find_schema(st, err);
-    if (!rc) rc = quote_table(st);
+    int rc = *st->schema ? 0 : hf__pg_find_schema(st, err);
+    if (!rc) rc = hf__pg_quote_table(st);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->how.table);
     if (!rc && !hf__pg_sql(&st->sql, st->how.table))
         rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
@@ -481,7 +382,7 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     char text[300], state[6];
     struct hf__pg_link *link;
     PGresult *r;
-    int rc = get_link(st, &link, err);
+    int rc = hf__pg_get_link(st, &link, err);
     if (!rc)
         rc =
             hf__pg_ask(&st->how, link,
@@ -523,7 +424,7 @@ HF_DRIVER_ENTRY(postgres) = {
     .replace = hf__pg_replace,
     .replace_many = hf__pg_replace_many,
     .acquire = pg_acquire,
-    .scan = pg_scan,
+    .scan = hf__pg_scan,
     .inspect = pg_inspect,
     .enter = pg_enter,
 };

@@ -28,6 +28,10 @@ struct hf_store {
 
 /* postgres.c. A batch takes its connection by kit/links.h, and gives it back here. */
 void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
+/* Takes a connection, which is given back by hf__pg_put_link (also if this fails). */
+int hf__pg_get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err);
+/* The error of a table that is not there. Returns its code. */
+int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *err);
 /* Runs one statement on a free connection; a missing table is made. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err);
@@ -48,6 +52,20 @@ uint64_t hf__pg_hint(const hf_rowkey *key);
 int hf__pg_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row);
+
+/* list.c */
+int hf__pg_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+/* table.c */
+/* Quotes the table's name for statements, "schema"."name". Returns 0 or HF_INVALID. */
+int hf__pg_quote_table(hf_store *st);
+/* Reads the option `table`: NAME, or SCHEMA.NAME. */
+int hf__pg_read_table(hf_store *st, const hf_url *url, hf_error *err);
+/* Finds the table's schema by the search path; a missing table is made. From then on statements
+   name the schema, so that no other table of that name is used. */
+int hf__pg_find_schema(hf_store *st, hf_error *err);
 
 /* replace_many.c */
 int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
