@@ -160,6 +160,26 @@ int hf__s3_is_sum(const char *tag, const char *text, size_t len)
            !strcmp(tag + 33, "\"");
 }
 
+/* One thread at a time finds the hashes, and none forks meanwhile. */
+static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void) { pthread_mutex_lock(&finding); }
+static void after_fork(void) { pthread_mutex_unlock(&finding); }
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+void hf__s3_find_hashes(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static int found;
+    char hash[HASH_TEXT];
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&finding);
+    if (!found) put_hash(EVP_sha256(), hash, "", 0);
+    if (!found) put_hash(EVP_md5(), hash, "", 0);
+    found = 1;
+    pthread_mutex_unlock(&finding);
+}
+
 /* Writes the header with the time at which a request is signed. */
 static void put_date(char to[DATE_TEXT], int64_t us)
 {
