@@ -5,7 +5,10 @@
 
 #include "os.h"
 
-enum { RETRY_US = 250000 };
+enum {
+    RETRY_US = 250000,
+    MARKED_MS = 5000 /* so long a signal waits for the mark of an event that has run */
+};
 
 static int already_done(const char *key, const hf_once *done, int quiet)
 {
@@ -53,6 +56,39 @@ static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t 
     return first.code;
 }
 
+struct marking {
+    hf_lock *lock;
+    int64_t keep_ms;
+    hf_error *err;
+    int rc;
+    int is_done; /* atomic */
+};
+
+static void mark_body(void *arg)
+{
+    struct marking *m = arg;
+    m->rc = hf_once_finish(m->lock, "exit 0", m->keep_ms, m->err);
+    __atomic_store_n(&m->is_done, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Marks the event as done. That is tried while the hold lasts if the store is away: a signal ends
+   this process MARKED_MS later. Returns the result of hf_once_finish. */
+static int mark(hf *store, const char *key, hf_lock *lock, int64_t keep_ms, hf_error *err)
+{
+    static struct marking m; /* static, as its error: its thread may be left behind */
+    static hf_error own;
+    int typed, sig = -1;
+    m = (struct marking){lock, keep_ms, &own, 0, 0};
+    if (hf_session_fd(store) < 0) sig = done_or_signal(mark_body, &m, MARKED_MS, &typed);
+    if (sig < 0) mark_body(&m);
+    if (sig > 0 && !__atomic_load_n(&m.is_done, __ATOMIC_SEQ_CST)) {
+        say("once '%s': given up; the event may not be marked as done, and may run again", key);
+        leave_now(128 + sig);
+    }
+    *err = own;
+    return m.rc;
+}
+
 /* Marks the event as done if the command has succeeded; otherwise releases the lock for another
    attempt. */
 static int conclude(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
@@ -62,7 +98,7 @@ static int conclude(hf *store, const struct options *o, hf_lock *lock, const str
     int64_t until_us = lease_end_us(lock);
     int marks = end->success && !end->lost && !end->overtime && !o->at_most_once;
     int sig = 0, typed = 0;
-    int rc = marks ? hf_once_finish(lock, "exit 0", o->keep_ms, &err) : hf_release(lock, &err);
+    int rc = marks ? mark(store, o->args[0], lock, o->keep_ms, &err) : hf_release(lock, &err);
     if (!rc) return end->status;
     int status = marks ? failed(&err) : end->status;
     if (rc == HF_LOST)

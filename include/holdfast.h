@@ -318,8 +318,9 @@ HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms
 
 /* Turns the hold into a marker kept for keep_ms (HF_FOREVER: never pruned), durable on return, and
    frees the lock whatever the result. `result` may be NULL; it is cut to 255 bytes, and what isn't
-   UTF-8 in it becomes '?'. LOST: the hold was over; not marked. INVALID: keep_ms is none, or the
-   hold isn't exclusive. */
+   UTF-8 in it becomes '?'. If the store is away, it is tried as long as the hold lasts, for a
+   minute at most. LOST: the hold was over; not marked. UNKNOWN: it may be marked. UNAVAILABLE: it
+   isn't. INVALID: keep_ms is none, or the hold isn't exclusive. */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
 /* One holder or waiter, for display. */

@@ -20,7 +20,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CLAIM_PART = 8 };
+enum {
+    CLAIM_PART = 8,
+    MARK_MS = 60000 /* so long at most an event is tried to be marked, however long its lease */
+};
 
 /* Frees what few locks have: deadlines, kept rows, sessions, the descriptor. A lock that the expiry
    monitor watches may have any of it. */
@@ -197,6 +200,18 @@ int hf__over_already(const hf_lock *l)
     return l->lost && l->lost_by != HF_BY_MAX_HOLD;
 }
 
+/* Returns how long an event may be tried to be marked as done: as long as its hold lasts, but
+   between io_timeout_ms and MARK_MS. Its work is done, and would be done again. */
+static int64_t mark_ms(const hf_lock *l)
+{
+    int64_t left_us = INT64_MAX, io_ms = l->h->port.io_timeout_ms;
+    if (l->expires_us) left_us = l->expires_us - hf__port_now(&l->h->port).hi_us;
+    if (l->session) left_us = hf__min64(left_us, hf__session_until(l) - hf__local_us());
+    if (l->hold_until_us) left_us = hf__min64(left_us, l->hold_until_us - hf__local_us());
+    if (left_us == INT64_MAX || left_us / 1000 < io_ms) return io_ms;
+    return io_ms > MARK_MS ? io_ms : hf__min64(left_us / 1000, MARK_MS);
+}
+
 int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct hf_outcome *out,
                    hf_error *err)
 {
@@ -207,6 +222,7 @@ int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, stru
     /* A grant that is over needn't be released. The release is sent once, so that the next waiter
        gets the key sooner. */
     if (ev->kind == HF_EV_RELEASE && hf__over_already(l)) io_ms = 0;
+    if (ev->kind == HF_EV_FINISH) io_ms = mark_ms(l);
     int64_t until = hf__local_us() + io_ms * 1000;
     ev->token = l->token;
     pthread_mutex_unlock(&h->mu);

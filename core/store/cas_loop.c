@@ -171,6 +171,17 @@ static void fill_in(const struct hf_port *port, struct hf_event *ev)
 
 /* ---- by a read and a write, again as long as others write in between ---- */
 
+/* Returns 1 if the row has to be read again after a write that the store has refused, because:
+   - a session that the row names, and that isn't the event's, has died since the row was read;
+   - the store is away, and the event is a mark. Its work is done, and would be done again. */
+static int reads_again(const struct hf_event *ev, int rc, int64_t until_us, int *left)
+{
+    if (rc == HF_LOST && !ev->party && !ev->session && !ev->as_seen) return (*left)-- > 0;
+    if (rc != HF_UNAVAILABLE || ev->kind != HF_EV_FINISH || hf__local_us() >= until_us) return 0;
+    hf__pause(PAUSE_RETRY_US);
+    return 1;
+}
+
 static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
                     hf_row *next, int known, int64_t until_us, struct hf_outcome *out,
                     hf_error *err)
@@ -210,9 +221,7 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         rc = write_row(port, key, row, next, until_us, &mine, err);
         tried |= does && mine;
         if (!rc) return hf_row_copy(row, next);
-        /* A session that the row names has died since the row was read. It isn't the session of
-           this event. */
-        if (rc == HF_LOST && !ev->party && !ev->session && !ev->as_seen && again-- > 0) {
+        if (reads_again(ev, rc, until_us, &again)) {
             rc = read_row(port, key, row, until_us, err);
             if (rc) return rc;
             continue;

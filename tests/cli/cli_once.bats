@@ -202,7 +202,7 @@ own_store() {
     ) | sqlite3 -bail -cmd '.timeout 60000' own.db 3>&- &
     until [ -e locked ]; do sleep 0.05; done
     touch ended
-    exit 5
+    exit "${ENDS:-5}"
 EOF
 }
 
@@ -219,6 +219,31 @@ EOF
     [ ! -s bg.err ]
     run holdfast once -n "$K" -- echo ran
     [ "$output" = ran ]
+}
+
+@test "a store that is away when the command is done: the event is marked when the store is back" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    own_store
+    export ENDS=0
+    background once -w 1 --lease 100s "$K" -- sh lock_it
+    await test -e ended
+    sleep 4
+    touch go
+    finished
+    [ "$STATUS" = 0 ]
+    [ ! -s bg.err ]
+    run --separate-stderr holdfast once -n "$K" -- echo ran
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    rm go locked ended
+    # A signal ends that.
+    background once -w 1 --lease 1h "$K-2" -- sh lock_it
+    await test -e ended
+    kill "$PID"
+    finished
+    [ "$STATUS" = 143 ]
+    grep -q "$K-2.*may not be marked as done, and may run again" bg.err
+    touch go
 }
 
 @test "a store that is away until the lease is over: it says so; a signal ends that" {
