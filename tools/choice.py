@@ -12,7 +12,7 @@ CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--sui
 # Tests of these suites take turns: each run of tools/test tries one of so many shares of them, and
 # all of them with $HF_LONG. Two tests choose a share of their own work, and always run.
 TURNS = {'own', 'torture', 'turns'}
-SHARES = 6
+SHARES = 8
 NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
 # With a sanitizer these take turns, too. What reads a reply, a row or a URL (the suite unit) mostly
 # runs with each commit.
@@ -96,7 +96,7 @@ def concerned(test, drivers):
 def in_turn(tests_of_build, turn_number, build='gcc'):
     """The names of those that run: what takes no turns, the share of the rest whose turn it is, and
     what a changed driver concerns. Neighbours by name, which try the same of other stores, are in
-    other shares: of a suite that runs on six stores or more, each run tries some."""
+    other shares: of a suite that runs on eight stores or more, each run tries some."""
     suites = TURNS | MORE_TURNS.get(build, set())
     long = sorted(test['name'] for test in tests_of_build if suites & suites_of(test) and
                   test['name'] not in NEVER_LEFT_OUT)
