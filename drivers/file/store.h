@@ -102,9 +102,23 @@ void hf__unmap(hf_store *st);
 void hf__close_both(hf_store *st);
 /* Fills in the name of this boot. Returns 0 or an error. */
 int hf__boot_here(struct hf__boot *ret, hf_error *err);
+
+/* ---- trust.c ---- */
+
+struct stat;
+
+/* Checks that the filesystem is known to share memory between all its users; `force`: an unknown
+   one passes, too. Returns 0 or the error. */
+int hf__trust_filesystem(hf_store *st, int fd, int force, hf_error *err);
+/* Checks the kind of file, its owner and its filesystem. */
+int hf__trust(hf_store *st, int fd, const struct stat *s, int force, hf_error *err);
+/* Checks the first page, as a file read it: the static header, and the file's owner and mode. */
+int hf__check_header(hf_store *st, int fd, const struct stat *s, hf_error *err);
 const char *hf__filesystem(long magic, int *ret_good);
 /* Returns the HF_ code for an errno about a file. */
 int hf__file_code(int sys);
+/* Makes the error "file: WHAT 'PATH'" of an errno. Returns its code. */
+int hf__refuse_errno(hf_store *st, int sys, const char *what, hf_error *err);
 
 /* ---- place.c ---- */
 
