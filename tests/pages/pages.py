@@ -27,9 +27,10 @@ def shows(expected, said):
 
 
 class Home:
-    """A new user's home: the build is installed for the user, with the programs that pages name."""
+    """A new user's home: the build is installed for the user, with the programs that pages name
+    (which note that they ran)."""
 
-    def __init__(self, path, build):
+    def __init__(self, path, build, users_own=USERS_OWN):
         self.path = path
         self.ran = os.path.join(path, 'ran')
         tree = os.path.join(path, 'tree')
@@ -38,7 +39,7 @@ class Home:
         found = {name: folder for folder, _, names in os.walk(tree) for name in names}
         programs = os.path.join(path, 'programs')
         os.mkdir(programs)
-        for name in USERS_OWN:
+        for name in users_own:
             script = os.path.join(programs if '.' not in name else path, name)
             with open(script, 'w', encoding='utf-8') as file:
                 file.write(f'#!/bin/sh\necho "{name}|$HOLDFAST_KEY|$HOLDFAST_TOKEN|$*" '

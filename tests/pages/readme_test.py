@@ -214,20 +214,6 @@ def requests_of_the_table(readme):
           f'{said} and {held_to}')
 
 
-def every_page_is_run():
-    """The list of pages beside this file names each page of stores and of the inside that has
-    examples that run."""
-    with open(os.path.join(os.path.dirname(__file__), 'meson.build'), encoding='utf-8') as file:
-        listed = file.read()
-    for folder in 'doc/internals', 'doc/stores':
-        for name in sorted(os.listdir(os.path.join(SOURCE, folder))):
-            with open(os.path.join(SOURCE, folder, name), encoding='utf-8') as file:
-                if not {'sh', 'python', 'js'} & {block[0] for block in blocks(file.read())}:
-                    continue
-            point(f"'{folder}/{name}'" in listed or f"'{name.removesuffix('.md')}': [" in listed,
-                  f'{folder}/{name} is run by a test')
-
-
 def main():
     with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
         readme = file.read()
@@ -252,7 +238,6 @@ def main():
     exit_statuses()
     links(readme)
     requests_of_the_table(readme)
-    every_page_is_run()
     return end()
 
 
