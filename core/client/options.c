@@ -6,6 +6,7 @@
 #include "handle.h"
 #include "key.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const hf_options hf__default_options = HF_OPTIONS_INIT;
@@ -14,6 +15,8 @@ enum { ALL_FLAGS = HF_DETACHED | HF_UNQUEUED | HF_ALLOW_RECURSIVE | HF_AT_MOST_O
 
 int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err)
 {
+    char least[96];
+    int64_t least_ms = (3 * h->port.caps.clock_resolution_us + 999) / 1000;
     const char *why = NULL;
     if (o->size < sizeof *o)
         why = "options: not initialized";
@@ -21,9 +24,12 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
         why = "wait_ms: must be -1 (for ever) or 0 to a year";
     else if (o->lease_ms && (o->lease_ms < 100 || o->lease_ms > 86400000))
         why = "lease_ms: must be 100 to 86,400,000";
-    else if (o->lease_ms && o->lease_ms * 1000 < 3 * h->port.caps.clock_resolution_us)
-        why = "lease_ms: too short for this store's clock, which ticks too slowly";
-    else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
+    else if (o->lease_ms && o->lease_ms < least_ms) {
+        snprintf(least, sizeof least,
+                 "lease_ms: too short for this store's clock: must be at least %lld",
+                 (long long)least_ms);
+        why = least;
+    } else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
         why = "max_hold_ms: must be 0 to a year";
     else if (o->at_least_ms < 0 || o->at_least_ms > 86400000)
         why = "at_least_ms: must be 0 to 86,400,000";

@@ -142,7 +142,10 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     int rc = 0;
     if (!believed && hf__over_already(l) && hf__unanswered(l))
         return hf__lost_error(l, "release", err);
-    if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
+    /* The store's clock may have been later than since_us by its resolution. */
+    if (l->at_least_ms)
+        ev.until_us =
+            l->since_us + (int64_t)l->at_least_ms * 1000 + l->h->port.caps.clock_resolution_us;
     if (l->at_least_ms && l->session && hf__believed(l)) rc = hf__session_for_rest(l, &keeper, err);
     if (rc) return rc;
     if (keeper) ev.session = keeper->id;

@@ -71,7 +71,27 @@ static void a_claim_outlasts_a_tick(void **state)
     assert_true(h->party.claim_ms >= HF_CLAIM_MS + TICK_US / 1000);
     IS(HF_INVALID, stage_acquire(h, "k", 0, 2 * TICK_US / 1000, 0, &lock));
     assert_non_null(strstr(stage_error.text, "lease_ms: too short for this store's clock"));
+    assert_non_null(strstr(stage_error.text, "at least 3000"));
     done();
+}
+
+/* A key is kept for at_least_ms, however long before the grant the clock moved last. */
+static void at_least_outlasts_a_tick(void **state)
+{
+    (void)state;
+    for (int phase = 0; phase < PHASES; phase++) {
+        int64_t ahead_us;
+        begin_in_phase(phase * TICK_US / PHASES, &ahead_us);
+        hf_options o = HF_OPTIONS_INIT;
+        o.at_least_ms = LEASE_MS;
+        int64_t start_us = hf__day_us() + ahead_us;
+        OK(hf_acquire(h, "k", &o, &lock, &stage_error));
+        OK(hf_release(lock, &stage_error));
+        int64_t kept_us = stage_row("k")->party[0].expires_us - start_us;
+        if (kept_us < LEASE_MS * 1000)
+            fail_msg("phase %d: kept for %lld us", phase, (long long)kept_us);
+        done();
+    }
 }
 
 /* ---- a store that is slower than the lease is long ---- */
@@ -126,9 +146,8 @@ static void a_grant_that_comes_too_late(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_believes_too_long),
-        cmocka_unit_test(no_tick_is_a_step),
-        cmocka_unit_test(a_claim_outlasts_a_tick),
+        cmocka_unit_test(nobody_believes_too_long),    cmocka_unit_test(no_tick_is_a_step),
+        cmocka_unit_test(a_claim_outlasts_a_tick),     cmocka_unit_test(at_least_outlasts_a_tick),
         cmocka_unit_test(a_grant_that_comes_too_late),
     };
     return TEST_MAIN(tests);
