@@ -242,7 +242,8 @@ HF_API void hf_wait_free(hf_wait *wait);
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 
 /* Extends the lease now, to lease_ms from now. 0: to the lease that was asked for at first; if
-   there was none, the hold lasts as long as its process again. LOST if the hold is over. */
+   there was none, the hold lasts as long as its process again. LOST if the hold is over. INVALID:
+   too short a lease for the store's clock; the hold goes on. */
 HF_API int hf_renew(hf_lock *lock, int64_t lease_ms, hf_error *err);
 
 HF_API uint64_t hf_token(const hf_lock *lock);    /* the fencing token, below 2^53 */

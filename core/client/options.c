@@ -13,23 +13,28 @@ const hf_options hf__default_options = HF_OPTIONS_INIT;
 
 enum { ALL_FLAGS = HF_DETACHED | HF_UNQUEUED | HF_ALLOW_RECURSIVE | HF_AT_MOST_ONCE | HF_NO_RENEW };
 
+const char *hf__lease_wrong(const hf *h, int64_t lease_ms, char to[HF_LEASE_WHY])
+{
+    int64_t least_ms = (3 * h->port.caps.clock_resolution_us + 999) / 1000;
+    if (!lease_ms) return NULL;
+    if (lease_ms < 100 || lease_ms > 86400000) return "lease_ms: must be 100 to 86,400,000";
+    if (lease_ms >= least_ms) return NULL;
+    snprintf(to, HF_LEASE_WHY, "lease_ms: too short for this store's clock: must be at least %lld",
+             (long long)least_ms);
+    return to;
+}
+
 int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err)
 {
-    char least[96];
-    int64_t least_ms = (3 * h->port.caps.clock_resolution_us + 999) / 1000;
+    char text[HF_LEASE_WHY];
     const char *why = NULL;
     if (o->size < sizeof *o)
         why = "options: not initialized";
     else if (o->wait_ms < HF_FOREVER || o->wait_ms > INT64_C(31536000000))
         why = "wait_ms: must be -1 (for ever) or 0 to a year";
-    else if (o->lease_ms && (o->lease_ms < 100 || o->lease_ms > 86400000))
-        why = "lease_ms: must be 100 to 86,400,000";
-    else if (o->lease_ms && o->lease_ms < least_ms) {
-        snprintf(least, sizeof least,
-                 "lease_ms: too short for this store's clock: must be at least %lld",
-                 (long long)least_ms);
-        why = least;
-    } else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
+    else if ((why = hf__lease_wrong(h, o->lease_ms, text)))
+        ;
+    else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
         why = "max_hold_ms: must be 0 to a year";
     else if (o->at_least_ms < 0 || o->at_least_ms > 86400000)
         why = "at_least_ms: must be 0 to 86,400,000";

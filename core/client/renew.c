@@ -11,6 +11,7 @@
 #include "known_row.h"
 #include "lock.h"
 #include "lost.h"
+#include "options.h"
 #include "start_threads.h"
 
 int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
@@ -64,10 +65,11 @@ void hf__renewed(hf_lock *l, const hf_row *row)
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
 {
     hf *h = l->h;
+    char text[HF_LEASE_WHY];
+    const char *why;
     int rc = hf__held_here(l, "renew", err);
-    if (!rc && lease_ms && (lease_ms < 100 || lease_ms > 86400000))
-        rc = hf_fail(err, HF_INVALID, 0, "renew '%s': lease_ms: must be 100 to 86,400,000",
-                     l->e->text);
+    if (!rc && (why = hf__lease_wrong(h, lease_ms, text)))
+        rc = hf_fail(err, HF_INVALID, 0, "renew '%s': %s", l->e->text, why);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     hf__seize(l);

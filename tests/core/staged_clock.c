@@ -75,6 +75,21 @@ static void a_claim_outlasts_a_tick(void **state)
     done();
 }
 
+/* A renewal by a lease that the clock can't carry would lose the lock at once. */
+static void a_renewal_that_is_too_short(void **state)
+{
+    (void)state;
+    int64_t ahead_us;
+    begin_in_phase(0, &ahead_us);
+    OK(stage_acquire(h, "k", 0, LEASE_MS, 0, &lock));
+    IS(HF_INVALID, hf_renew(lock, 2 * TICK_US / 1000, &stage_error));
+    assert_non_null(strstr(stage_error.text, "at least 3000"));
+    OK(hf_renew(lock, 3 * TICK_US / 1000, &stage_error));
+    assert_true(hf_left_ms(lock) > 0);
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
 /* A key is kept for at_least_ms, however long before the grant the clock moved last. */
 static void at_least_outlasts_a_tick(void **state)
 {
@@ -146,8 +161,11 @@ static void a_grant_that_comes_too_late(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_believes_too_long),    cmocka_unit_test(no_tick_is_a_step),
-        cmocka_unit_test(a_claim_outlasts_a_tick),     cmocka_unit_test(at_least_outlasts_a_tick),
+        cmocka_unit_test(nobody_believes_too_long),
+        cmocka_unit_test(no_tick_is_a_step),
+        cmocka_unit_test(a_claim_outlasts_a_tick),
+        cmocka_unit_test(at_least_outlasts_a_tick),
+        cmocka_unit_test(a_renewal_that_is_too_short),
         cmocka_unit_test(a_grant_that_comes_too_late),
     };
     return TEST_MAIN(tests);

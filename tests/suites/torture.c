@@ -27,7 +27,8 @@ static hf_options within(int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
     o.wait_ms = wait_ms;
-    o.lease_ms = suite_has_sessions() ? 3000 : 1000; /* an orphan's end has to be waited for */
+    o.lease_ms =
+        suite_has_sessions() ? 3000 : suite_lease(1000); /* an orphan's end has to be waited for */
     return o;
 }
 
@@ -43,7 +44,7 @@ static hf_options plainly(void)
    lease has lost it. */
 static int honest(const struct play *p, int rc)
 {
-    int64_t lease_ms = suite_has_sessions() ? 2000 : 1000;
+    int64_t lease_ms = suite_has_sessions() ? 2000 : suite_lease(1000);
     if (rc == HF_LOST && suite_ms() - p->asked_ms >= lease_ms) return 1;
     return rc == HF_OK || rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || rc == HF_TIMEOUT ||
            rc == HF_BUSY;
@@ -79,7 +80,7 @@ static void acquire_renew_release(struct play *p)
         return;
     }
     is_held(p, lock);
-    rc = hf_renew(lock, 2000, &err);
+    rc = hf_renew(lock, suite_lease(2000), &err);
     assert_true(honest(p, rc));
     is_held(p, lock);
     rc = hf_release(lock, &err);
@@ -288,7 +289,7 @@ static int over_on_arrival(int64_t lease_ms)
 static void later_than_the_lease(void **state)
 {
     (void)state;
-    suite_longer(over_on_arrival, 200);
+    suite_longer(over_on_arrival, suite_lease(200));
 }
 
 int main(int argc, char **argv)
