@@ -9,6 +9,7 @@
 #include "os.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,8 @@ static enum hf__attempt_state socket_start(void *arg, struct hf__attempt *a)
     a->fd =
         hf__fd_above(socket(a->at.to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (a->fd < 0) return failed(a, errno);
+    /* No result is checked: a Unix socket has no such option. */
+    setsockopt(a->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     if (!connect(a->fd, &a->at.to.any, a->at.len)) return HF_ATTEMPT_READY;
     /* EAGAIN: the queue of a Unix socket is full, which can't be waited for */
     if (errno != EINPROGRESS && errno != EINTR) return failed(a, errno);

@@ -88,8 +88,9 @@ int hf__dial_begin(const struct hf__dial_target *targets, size_t n, const struct
  * HF_UNAVAILABLE nor HF_UNSUPPORTED); HF_UNSUPPORTED, if all failed by that; HF_UNAVAILABLE.
  */
 int hf__dial_next(struct hf__dial *d, int64_t until_us, struct hf__attempt **ret);
-/* Takes over the connected socket: non-blocking, closed on exec, above 2. With ops it isn't called:
-   there the caller takes `own`, and sets it to NULL. */
+/* Takes over the connected socket: non-blocking, sending at once (TCP_NODELAY), closed on exec,
+   above
+   2. With ops it isn't called: there the caller takes `own`, and sets it to NULL. */
 int hf__dial_take(struct hf__attempt *a);
 /* Returns the local time until which the caller should log in: until_us, or, if other addresses are
    left, half of the way to it. */

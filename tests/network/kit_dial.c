@@ -12,6 +12,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,10 +57,15 @@ static void reaches(int listener, const char *address)
     assert_int_equal(rc, 0);
     hf__endpoint_text(&a->at, text);
     assert_string_equal(text, address);
-    int fd = hf__dial_take(a), other = accept(listener, NULL, NULL);
+    int fd = hf__dial_take(a), other = accept(listener, NULL, NULL), no_delay = 0;
+    socklen_t size = sizeof no_delay;
     assert_true(fd > 2 && other >= 0);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    if (a->at.to.any.sa_family != AF_UNIX) {
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &size), 0);
+        assert_true(no_delay);
+    }
     assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1);
     assert_int_equal(recv(other, text, 1, 0), 1);
     close(fd);
