@@ -332,7 +332,8 @@ typedef struct hf_caps {
     uint32_t poll_ms;            /* milliseconds between two looks of a waiter that gets no
                                     notifications; 0: 250 */
     int64_t clock_resolution_us; /* how much later than the clock in a reply the store's true time
-                                    may be; it is never earlier; 0: 1,000 */
+                                    may be; it is never earlier; 0: 1,000. A lease must be at least
+                                    three times as long */
     uint8_t threads; /* 1: several threads may call operations at once; 0: the handle serializes all
                         calls */
     uint8_t queues;  /* 1: waiters stand in the row's queue unless they ask otherwise; 0 where
