@@ -147,9 +147,49 @@ def protobuf_c(prefix, source, version):
     package(prefix.folder, 'libprotobuf-c', version, 'protobuf-c')
 
 
+def libpq(prefix, source, version):
+    """Without GSSAPI, LDAP and translations. No configure script runs: its answers are in
+    packaging/config."""
+    parts = {'src/interfaces/libpq': """
+                 fe-auth fe-auth-scram fe-connect fe-exec fe-lobj fe-misc fe-print fe-protocol3
+                 fe-secure fe-secure-common fe-secure-openssl fe-trace legacy-pqsignal
+                 libpq-events pqexpbuffer""",
+             'src/common': """
+                 base64 cryptohash_openssl encnames hmac_openssl ip link-canary md5_common
+                 protocol_openssl saslprep scram-common string unicode_norm wchar""",
+             'src/port': """
+                 chklocale explicit_bzero getpeereid inet_net_ntop noblock pg_strong_random
+                 pgstrcasecmp snprintf strerror strlcpy thread timingsafe_bcmp"""}
+    major, minor = version.split('.')
+    private = os.path.join(prefix.folder, 'private')
+    os.mkdir(private)
+    write(os.path.join(prefix.include, 'pg_config_ext.h'), '#define PG_INT64_TYPE long int\n')
+    write(os.path.join(private, 'pg_config.h'), f'''
+#define PG_MAJORVERSION "{major}"
+#define PG_VERSION      "{version}"
+#define PG_VERSION_NUM  {major}{int(minor):04}
+{read(os.path.join(CONFIG, "postgresql-15_config.h"))}''')
+    # Where a service file is looked for; as Debian's libpq does.
+    write(os.path.join(private, 'pg_config_paths.h'),
+          '#define SYSCONFDIR "/etc/postgresql-common"\n')
+    includes = os.path.join(source, 'src', 'include')
+    shutil.copy(os.path.join(includes, 'port', 'linux.h'), os.path.join(private, 'pg_config_os.h'))
+    prefix.headers(includes, 'postgres_ext.h')
+    prefix.headers(os.path.join(source, 'src', 'interfaces', 'libpq'), 'libpq-fe.h',
+                   'libpq-events.h')
+    # The first two flags: PostgreSQL's code needs them. The third: not stat of its own.
+    prefix.compile('pq', source, [f'{folder}/{name}.c' for folder, names in parts.items()
+                                  for name in names.split()],
+                   ['-fno-strict-aliasing', '-fwrapv', '-DUNSAFE_STAT_OK', '-DFRONTEND',
+                    '-D_GNU_SOURCE', '-ffunction-sections', '-fdata-sections', '-I' + private,
+                    '-I' + includes, '-I' + os.path.join(source, 'src', 'port')])
+    shutil.rmtree(private)
+    package(prefix.folder, 'libpq', version, 'pq', 'ssl', 'crypto', 'pthread', 'dl')
+
+
 # By the names of packaging/sources; OpenSSL is openssl.py's.
 BUILDERS = {'sqlite3': sqlite3, 'jansson': jansson, 'hiredis': hiredis, 'curl': curl,
-            'nghttp2': nghttp2, 'protobuf-c': protobuf_c}
+            'nghttp2': nghttp2, 'postgresql-15': libpq, 'protobuf-c': protobuf_c}
 
 
 def library(name, version, target, made):

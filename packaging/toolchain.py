@@ -148,6 +148,12 @@ def fetch_sources(folder):
     path = os.path.join(folder, 'hiredis', 'source', 'read.h')
     write(path, read(path).replace('(*createArray)(const redisReadTask*, int)',
                                    '(*createArray)(const redisReadTask*, size_t)'))
+    # libpq reads no openssl.cnf: packaging/openssl.py says why.
+    path = os.path.join(folder, 'postgresql-15', 'source', 'src', 'interfaces', 'libpq',
+                        'fe-secure-openssl.c')
+    text = read(path)
+    assert text.count('(OPENSSL_INIT_LOAD_CONFIG') == 1, path
+    write(path, text.replace('(OPENSSL_INIT_LOAD_CONFIG', '(OPENSSL_INIT_NO_LOAD_CONFIG'))
 
 
 def built():
