@@ -10,10 +10,18 @@
 #include <string.h>
 #include <strings.h>
 
+enum { POLL_MS = 1000 };
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int started;
 
-static void start(void) { started = !curl_global_init(CURL_GLOBAL_DEFAULT); }
+static void start(void)
+{
+    hf__rest_watch_forks();
+    hf__rest_enter();
+    started = !curl_global_init(CURL_GLOBAL_DEFAULT);
+    hf__rest_leave();
+}
 
 int hf__rest_open(struct hf__rest *rest, hf_error *err)
 {
@@ -31,9 +39,13 @@ int hf__rest_open(struct hf__rest *rest, hf_error *err)
 void hf__rest_close(struct hf__rest *rest)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) {
+        hf__rest_enter();
         curl_easy_cleanup(rest->link[i]);
         curl_easy_cleanup(rest->many[i]);
+        curl_multi_cleanup(rest->multi[0][i]);
+        curl_multi_cleanup(rest->multi[1][i]);
         hf__rest_lanes_free(rest->lanes[i]);
+        hf__rest_leave();
     }
     hf__pool_close(&rest->pool);
     hf__pool_close(&rest->many_pool);
@@ -67,6 +79,27 @@ int hf__rest_url_safe(const char *url)
 
 /* ---- one request ---- */
 
+/* Makes a request as curl_easy_perform does, but leaves libcurl's code while it waits. */
+static CURLcode perform(CURLM **multi, CURL *easy)
+{
+    CURLcode rc = CURLE_OUT_OF_MEMORY;
+    const CURLMsg *m;
+    int running = 1, more;
+    hf__rest_enter();
+    if (!*multi) *multi = curl_multi_init();
+    CURLMcode bad = *multi ? curl_multi_add_handle(*multi, easy) : CURLM_OUT_OF_MEMORY;
+    while (!bad && !(bad = curl_multi_perform(*multi, &running)) && running) {
+        hf__rest_leave();
+        curl_multi_poll(*multi, NULL, 0, POLL_MS, NULL);
+        hf__rest_enter();
+    }
+    while (*multi && (m = curl_multi_info_read(*multi, &more)))
+        if (m->msg == CURLMSG_DONE) rc = m->data.result;
+    if (*multi) curl_multi_remove_handle(*multi, easy);
+    hf__rest_leave();
+    return rc;
+}
+
 /* Returns how long a request that begins now may take. */
 static int64_t limit_of(const struct hf__rest *rest, int64_t many_until_us)
 {
@@ -86,7 +119,7 @@ void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call, struc
     if (hf__rest_begin(rest, link, call, limit_of(rest, many), &q, r)) {
         unsigned held = hf__low_hold(); /* libcurl opens descriptors for itself, too */
         hf__rest_socket_anew();
-        CURLcode rc = curl_easy_perform(*link);
+        CURLcode rc = perform(&rest->multi[many != 0][number], *link);
         hf__low_free(held);
         hf__rest_end(rest, *link, rc, &q, r);
     }

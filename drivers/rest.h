@@ -23,6 +23,7 @@ struct hf__rest {
     /* Connections for many replaces at once, so that other requests don't delay them. */
     struct hf__pool many_pool;
     CURL *many[HF_POOL_LINKS];
+    CURLM *multi[2][HF_POOL_LINKS]; /* of `link` and of `many`, to make their requests by */
     struct hf__rest_lanes *lanes[HF_POOL_LINKS]; /* NULL: not made */
     int64_t io_timeout_ms;
     char *cafile;  /* NULL: the system's */
@@ -75,6 +76,11 @@ void hf__rest_reply_free(struct hf__rest_reply *reply);
 void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
                        struct hf__rest_reply *reply, size_t n, int64_t until_us);
 void hf__rest_lanes_free(struct hf__rest_lanes *lanes); /* may be NULL */
+
+/* A thread is in code that takes locks of OpenSSL's or libcurl's from `enter` to `leave`: another
+   one forks before or afterwards. Not twice at a time, and for no wait. */
+void hf__rest_enter(void);
+void hf__rest_leave(void);
 
 /* Wipes and frees a secret. */
 void hf__rest_forget(char *secret);

@@ -121,12 +121,14 @@ static void drive(struct hf__rest *rest, struct hf__rest_lanes *lanes,
     size_t next = 0, running = 0;
     lanes->slowest_us = 0;
     while (next < n || running) {
+        hf__rest_enter();
         for (; next < n && (lane = idle(lanes)); next++)
             running += (size_t)start(rest, lanes->multi, lane, &call[next], &reply[next], until_us);
         int still;
         curl_multi_perform(lanes->multi, &still);
         size_t ended = collect(rest, lanes);
         ended += give_up(rest, lanes);
+        hf__rest_leave();
         running -= ended;
         if (running && !ended)
             curl_multi_poll(lanes->multi, NULL, 0, lanes->slowest_us ? POLL_SOON_MS : POLL_MS,

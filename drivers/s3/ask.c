@@ -148,7 +148,10 @@ static int put_hash(const EVP_MD *kind, char to[HASH_TEXT], const char *body, si
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned n = 0;
-    if (EVP_Digest(body, len, hash, &n, kind, NULL) != 1) return 0;
+    hf__rest_enter(); /* OpenSSL finds the hash under a lock */
+    int done = EVP_Digest(body, len, hash, &n, kind, NULL) == 1;
+    hf__rest_leave();
+    if (!done) return 0;
     for (unsigned i = 0; i < n && i < 32; i++) snprintf(to + 2 * i, 3, "%02x", hash[i]);
     return 1;
 }
@@ -158,26 +161,6 @@ int hf__s3_is_sum(const char *tag, const char *text, size_t len)
     char hash[HASH_TEXT];
     return put_hash(EVP_md5(), hash, text, len) && *tag == '"' && !strncmp(tag + 1, hash, 32) &&
            !strcmp(tag + 33, "\"");
-}
-
-/* One thread at a time finds the hashes, and none forks meanwhile. */
-static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
-
-static void before_fork(void) { pthread_mutex_lock(&finding); }
-static void after_fork(void) { pthread_mutex_unlock(&finding); }
-static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
-
-void hf__s3_find_hashes(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static int found;
-    char hash[HASH_TEXT];
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&finding);
-    if (!found) put_hash(EVP_sha256(), hash, "", 0);
-    if (!found) put_hash(EVP_md5(), hash, "", 0);
-    found = 1;
-    pthread_mutex_unlock(&finding);
 }
 
 /* Writes the header with the time at which a request is signed. */

@@ -257,7 +257,6 @@ static int start(hf_store *st, const hf_url *url, hf_caps *caps, hf_error *err)
 {
     char cafile[1024];
     int rc = hf__rest_open(&st->rest, err);
-    if (!rc) hf__s3_find_hashes();
     if (!rc) rc = hf__s3_options(url, &st->at, cafile, caps, err);
     if (rc) return rc;
     if (curl_version_info(CURLVERSION_NOW)->version_num < 0x075700)

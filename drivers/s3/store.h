@@ -107,13 +107,6 @@ void hf__s3_ask_many(hf_store *st, struct hf__s3_asked *one, size_t n, int64_t u
 /* Returns 1 if the tag is the MD5 sum of the text. */
 int hf__s3_is_sum(const char *tag, const char *text, size_t len);
 
-/*
- * Lets OpenSSL find the hashes that requests need. OpenSSL keeps what it finds, under a lock of the
- * whole process. If the first requests of several threads took that lock, the child of a fork might
- * wait for it without end; afterwards it is only read-locked.
- */
-void hf__s3_find_hashes(void);
-
 /* s3.c. Reads the present row of the key. */
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                 const char *what, hf_error *err);
