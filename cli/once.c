@@ -72,19 +72,22 @@ static void mark_body(void *arg)
 }
 
 /* Marks the event as done. That is tried while the hold lasts if the store is away: a signal ends
-   this process MARKED_MS later. Returns the result of hf_once_finish. */
-static int mark(hf *store, const char *key, hf_lock *lock, int64_t keep_ms, hf_error *err)
+   this process MARKED_MS later. *ret_sig: a signal that came meanwhile. Returns the result of
+   hf_once_finish. */
+static int mark(hf *store, const char *key, hf_lock *lock, int64_t keep_ms, int *ret_sig,
+                int *ret_typed, hf_error *err)
 {
     static struct marking m; /* static, as its error: its thread may be left behind */
     static hf_error own;
-    int typed, sig = -1;
+    int sig = -1;
     m = (struct marking){lock, keep_ms, &own, 0, 0};
-    if (hf_session_fd(store) < 0) sig = done_or_signal(mark_body, &m, MARKED_MS, &typed);
+    if (hf_session_fd(store) < 0) sig = done_or_signal(mark_body, &m, MARKED_MS, ret_typed);
     if (sig < 0) mark_body(&m);
     if (sig > 0 && !__atomic_load_n(&m.is_done, __ATOMIC_SEQ_CST)) {
         say("once '%s': given up; the event may not be marked as done, and may run again", key);
         leave_now(128 + sig);
     }
+    *ret_sig = sig > 0 ? sig : 0;
     *err = own;
     return m.rc;
 }
@@ -98,12 +101,13 @@ static int conclude(hf *store, const struct options *o, hf_lock *lock, const str
     int64_t until_us = lease_end_us(lock);
     int marks = end->success && !end->lost && !end->overtime && !o->at_most_once;
     int sig = 0, typed = 0;
-    int rc = marks ? mark(store, o->args[0], lock, o->keep_ms, &err) : hf_release(lock, &err);
+    int rc = marks ? mark(store, o->args[0], lock, o->keep_ms, &sig, &typed, &err)
+                   : hf_release(lock, &err);
     if (!rc) return end->status;
     int status = marks ? failed(&err) : end->status;
     if (rc == HF_LOST)
         return marks || end->lost || o->on_lost == ON_LOST_IGNORE ? status : failed(&err);
-    rc = keep_giving_back(store, o->args[0], token, until_us, rc, &sig, &typed, &err);
+    if (!sig) rc = keep_giving_back(store, o->args[0], token, until_us, rc, &sig, &typed, &err);
     if (rc && !marks) say("%s", err.text);
     return sig ? end_by_signal(sig, typed) : status;
 }

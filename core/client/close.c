@@ -287,6 +287,7 @@ void hf_close(hf *h)
     if (!hf__own(h)) return; /* the parent's: its threads don't exist here */
     pthread_mutex_lock(&h->mu);
     h->closing = HF_CLOSING_WAITS;
+    __atomic_store_n(&h->port.closing_us, hf__local_us(), __ATOMIC_RELAXED);
     /* Again now and then, because a wakeup may come before its thread sleeps; but not whenever a
        wait has ended. */
     for (int64_t at_us = 0; anybody_waits(h);) {

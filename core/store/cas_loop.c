@@ -77,16 +77,26 @@ static int no_memory(const hf_rowkey *key, int mine, hf_error *err)
     return hf_fail(err, rc, 0, "step '%s': out of memory", key->text);
 }
 
+/* Returns 1 if the event isn't tried again because its time is over. Of a mark it is over earlier
+   if the handle is closed: io_timeout_ms after that has begun. */
+static int is_late(const struct hf_port *port, const struct hf_event *ev, int64_t until_us)
+{
+    int64_t closing_us =
+        ev->kind == HF_EV_FINISH ? __atomic_load_n(&port->closing_us, __ATOMIC_RELAXED) : 0;
+    int64_t now_us = hf__local_us();
+    return now_us >= until_us || (closing_us && now_us >= closing_us + port->io_timeout_ms * 1000);
+}
+
 /* Makes one replace, again and again while its reply is lost. Returns 0; HF_CONFLICT: `row` is the
    current one, and *mine says whether our write may have landed; or the error. */
-static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_row *next,
-                     int64_t until_us, int *ret_mine, hf_error *err)
+static int write_row(struct hf_port *port, const hf_rowkey *key, const struct hf_event *ev,
+                     hf_row *row, hf_row *next, int64_t until_us, int *ret_mine, hf_error *err)
 {
     uint64_t seen = row->rev;
     for (;;) {
         int rc = hf__port_replace(port, key, seen, next, row, err);
         rc = hf__cas_judge(rc, row, next, ret_mine);
-        if (rc != HF_UNKNOWN || hf__local_us() >= until_us) return rc;
+        if (rc != HF_UNKNOWN || is_late(port, ev, until_us)) return rc;
         hf__pause(PAUSE_RETRY_US);
     }
 }
@@ -106,13 +116,13 @@ static void own_effect(const struct hf_event *ev, const hf_row *row, int64_t wro
 }
 
 /* Reads the row, trying again while the store is away. */
-static int read_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, int64_t until_us,
-                    hf_error *err)
+static int read_row(struct hf_port *port, const hf_rowkey *key, const struct hf_event *ev,
+                    hf_row *row, int64_t until_us, hf_error *err)
 {
     for (;;) {
         int rc = hf__port_get(port, key, row, err);
         if (rc != HF_UNAVAILABLE && rc != HF_UNKNOWN) return rc;
-        if (hf__local_us() >= until_us) return HF_UNAVAILABLE;
+        if (is_late(port, ev, until_us)) return HF_UNAVAILABLE;
         hf__pause(PAUSE_RETRY_US);
     }
 }
@@ -174,10 +184,11 @@ static void fill_in(const struct hf_port *port, struct hf_event *ev)
 /* Returns 1 if the row has to be read again after a write that the store has refused, because:
    - a session that the row names, and that isn't the event's, has died since the row was read;
    - the store is away, and the event is a mark. Its work is done, and would be done again. */
-static int reads_again(const struct hf_event *ev, int rc, int64_t until_us, int *left)
+static int reads_again(const struct hf_port *port, const struct hf_event *ev, int rc,
+                       int64_t until_us, int *left)
 {
     if (rc == HF_LOST && !ev->party && !ev->session && !ev->as_seen) return (*left)-- > 0;
-    if (rc != HF_UNAVAILABLE || ev->kind != HF_EV_FINISH || hf__local_us() >= until_us) return 0;
+    if (rc != HF_UNAVAILABLE || ev->kind != HF_EV_FINISH || is_late(port, ev, until_us)) return 0;
     hf__pause(PAUSE_RETRY_US);
     return 1;
 }
@@ -192,7 +203,7 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
     int calm = port->drv->acquire ? NEWCOMER_CONFLICTS : NEWCOMER_CONFLICTS_ALONE;
     fill_in(port, ev);
     if (!known) {
-        rc = read_row(port, key, row, until_us, err);
+        rc = read_row(port, key, ev, row, until_us, err);
         if (rc) return rc;
     }
     for (;;) {
@@ -218,11 +229,11 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         int does = out->answer != HF_ANS_GONE; /* otherwise the write only removes what was over
                                                   anyway */
         if (does && ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
-        rc = write_row(port, key, row, next, until_us, &mine, err);
+        rc = write_row(port, key, ev, row, next, until_us, &mine, err);
         tried |= does && mine;
         if (!rc) return hf_row_copy(row, next);
-        if (reads_again(ev, rc, until_us, &again)) {
-            rc = read_row(port, key, row, until_us, err);
+        if (reads_again(port, ev, rc, until_us, &again)) {
+            rc = read_row(port, key, ev, row, until_us, err);
             if (rc) return rc;
             continue;
         }
@@ -238,7 +249,8 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         /* A request for a key can fail; a release has to get through. */
         if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
         hf__pause(PAUSE_CONFLICT_US);
-        rc = read_row(port, key, row, until_us, err); /* a cached row that old has been overtaken */
+        rc = read_row(port, key, ev, row, until_us,
+                      err); /* a cached row that old has been overtaken */
         if (rc) return mine ? HF_UNKNOWN : rc;
     }
 }

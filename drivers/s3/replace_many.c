@@ -64,7 +64,7 @@ static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
     int rc = hf__s3_tagged(&a->reply, a->rc, "replace", r->key, r->err);
     if (!rc && c->reads++ < READS && !hf__s3_belongs(st, &a->reply)) return;
     r->clock_us = a->clock_us;
-    rc = hf__s3_reads(st, r->key, rc, &a->reply, r->cur, "replace", r->err);
+    rc = hf__s3_reads(st, r->key, rc, &a->reply, a->clock_us, r->cur, "replace", r->err);
     if (rc || r->cur->rev != r->seen) {
         ends(c, rc ? rc : HF_CONFLICT);
         return;

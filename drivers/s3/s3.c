@@ -28,7 +28,7 @@
 #include <time.h>
 
 /* How often a refused write is made again, although the row is the one that was seen. */
-enum { ROUNDS = 6, PAUSE_MS = 4, DATE_PAUSE_MS = 200, REMOVED_CAP = 80 };
+enum { ROUNDS = 6, PAUSE_MS = 4, REMOVED_CAP = 80 };
 
 /* ---- what was seen ---- */
 
@@ -106,12 +106,16 @@ static int read_once(hf_store *st, const hf_rowkey *key, struct hf__rest_reply *
 }
 
 int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,
-                 hf_row *row, const char *what, hf_error *err)
+                 int64_t clock_us, hf_row *row, const char *what, hf_error *err)
 {
     hf_row_clear(row);
     if (!rc) rc = decode(st, r, key->text, what, row, err);
-    if (!rc || rc == HF_S3_ABSENT) remember(st, key, row->rev, r->tag);
-    return rc == HF_S3_ABSENT ? 0 : rc;
+    if (rc && rc != HF_S3_ABSENT) return rc;
+    remember(st, key, row->rev, r->tag);
+    if (clock_us) return 0;
+    /* Without a time no lease can be judged. */
+    return hf_fail(err, HF_UNAVAILABLE, 0,
+                   "s3: %s '%s': the reply has no date that fits those before", what, key->text);
 }
 
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -123,28 +127,15 @@ int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_cl
         hf__rest_reply_free(&r);
         rc = read_once(st, key, &r, ret_clock_us, what, err);
     }
-    rc = hf__s3_reads(st, key, rc, &r, row, what, err);
+    rc = hf__s3_reads(st, key, rc, &r, *ret_clock_us, row, what, err);
     hf__rest_reply_free(&r);
     return rc;
 }
 
-/* Asks again while the server's date contradicts those before, for without a time no lease can be
-   judged. That ends after ODD_US: see clock_of. */
 static int s3_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
-    const struct timespec pause = {0, DATE_PAUSE_MS * 1000000L};
-    int64_t until_us = hf__local_us() + st->rest.io_timeout_ms * 1000;
-    for (;;) {
-        *ret_clock_us = 0;
-        int rc = hf__s3_read(st, key, row, ret_clock_us, "get", err);
-        if (rc || *ret_clock_us) return rc;
-        if (hf__local_us() >= until_us) break;
-        nanosleep(&pause, NULL);
-    }
-    return hf_fail(err, HF_UNAVAILABLE, 0,
-                   "s3: get '%s': the server's date is behind the one that it told before",
-                   key->text);
+    return hf__s3_read(st, key, row, ret_clock_us, "get", err);
 }
 
 /* ---- replacing ---- */

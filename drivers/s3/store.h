@@ -135,10 +135,10 @@ int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r);
    ETag. */
 int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, const hf_rowkey *key,
                   hf_error *err);
-/* Takes in what a read with the result `rc` has brought: the row, whose ETag is remembered. Returns
-   0 or the error. */
+/* Takes in what a read with the result `rc` has brought at that time of the store: the row, whose
+   ETag is remembered. Returns 0 or the error; HF_UNAVAILABLE if clock_us is 0. */
 int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,
-                 hf_row *row, const char *what, hf_error *err);
+                 int64_t clock_us, hf_row *row, const char *what, hf_error *err);
 
 /* replace_many.c */
 int hf__s3_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);

@@ -2,8 +2,10 @@
  * staged_mark.c - an event that has run is marked as done although the store is away for a while:
  * it is tried as long as the hold lasts, for a minute at most. What is told of it is so.
  */
+#include "handle.h"
 #include "staged_pair.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum { LEASE_MS = 60000, DAY_MS = 86400000, AWAY_US = 4000000, TRIES = 3, FOR_EVER = 1000 };
@@ -70,6 +72,39 @@ static void it_is_tried_while_the_hold_lasts(void **state)
     never_back(S_SWAP, HF_UNAVAILABLE, DAY_MS, "the event isn't marked as done");
 }
 
+static pthread_t closer;
+static int closing_begun;
+
+static void *closes(void *arg)
+{
+    hf_close(h);
+    return arg;
+}
+
+static void is_closed(void)
+{
+    if (!closing_begun) assert_int_equal(pthread_create(&closer, NULL, closes, NULL), 0);
+    closing_begun = 1;
+    while (!hf__closing(h)) hf__pause(1000);
+    time_passes();
+}
+
+/* Then it is tried for io_timeout_ms more, so that hf_close ends soon. */
+static void it_is_given_up_when_the_handle_is_closed(void **state)
+{
+    (void)state;
+    runs(SERVER, DAY_MS);
+    closing_begun = 0;
+    int64_t began_us = hf__local_us();
+    stage_cue(S_SWAP, 1, FOR_EVER, INSTEAD, HF_UNAVAILABLE, is_closed);
+    IS(HF_UNAVAILABLE, hf_once_finish(once.lock, "sent", HF_FOREVER, &stage_error));
+    pthread_join(closer, NULL);
+    int64_t took_ms = (hf__local_us() - began_us) / 1000;
+    if (took_ms > LEASE_MS / 2) fail_msg("%lld ms", (long long)took_ms);
+    h = NULL;
+    done();
+}
+
 /* What doesn't pass is told at once. */
 static void it_is_not_tried_again_if_the_store_refuses(void **state)
 {
@@ -110,6 +145,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_marked_when_the_store_is_back),
         cmocka_unit_test(it_is_tried_while_the_hold_lasts),
+        cmocka_unit_test(it_is_given_up_when_the_handle_is_closed),
         cmocka_unit_test(it_is_not_tried_again_if_the_store_refuses),
         cmocka_unit_test(it_is_not_marked_over_the_next_run),
     };
