@@ -208,7 +208,7 @@ static int measure_pairs(const struct options *o, struct lockable *ours, struct 
         if (a[i] < 0 || b[i] < 0) return failed(&err);
     }
     struct figure figure = figure_of(a, ROUNDS);
-    report(o, "acquire and release, nobody in the way", figure, figure_of(b, ROUNDS), "ns");
+    report(o, "acquire and release, uncontended", figure, figure_of(b, ROUNDS), "ns");
     *ret_ns = figure.median;
     return 0;
 }

@@ -49,11 +49,11 @@ static const struct command commands[] = {
     {"show", "[--json] [-v] KEY", "show one key: holders and waiters", "ls", show_command, 1, NULL},
     {"watch", "[--json] [-v] [PREFIX]", "show changes as they happen", "ls", watch_command, 0,
      NULL},
-    {"break", "KEY --token N", "end somebody's grant", "break", break_command, 1,
+    {"break", "KEY --token N", "end one grant, named by its token", "break", break_command, 1,
      "the grant was not ended"},
     {"forget", "KEY", "let an event that is done run again", "once", forget_command, 1,
      "the mark was not removed"},
-    {"prune", "--idle TIME [--json]", "delete what nobody has used for long", "prune",
+    {"prune", "--idle TIME [--json]", "delete keys that were not used for long", "prune",
      prune_command, 0, "nothing was deleted"},
     {"guard",
      "postgres [TABLE --key-column COLUMN] [--schema NAME] [--key-prefix TEXT]\n"

@@ -255,7 +255,8 @@ static int contradiction(const struct options *o)
         return bad_usage("--limit lets several hold the key, -s any number, -x one: give one of "
                          "them");
     if (o->no_fork && (o->close_session || o->lease_ms || o->max_hold_ms || o->at_least_ms))
-        return bad_usage("-F leaves nobody to see to -o, --lease, --max-hold or --at-least");
+        return bad_usage(
+            "-F leaves no process that could do -o, --lease, --max-hold or --at-least");
     if (o->max_hold_ms && o->at_least_ms > o->max_hold_ms)
         return bad_usage("--at-least keeps the key for longer than --max-hold lets it be held: "
                          "make --at-least the same or shorter");

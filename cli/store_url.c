@@ -278,9 +278,10 @@ int open_to_lock(const char *note, int64_t wait_ms, hf **ret)
     if (status) return status;
     const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
     if (named && !strncmp(named, "mem:", 4))
-        return bad_usage("the store is mem: (%s), which is in this process alone: it would exclude "
-                         "nobody; name one that the others can open, such as file:",
-                         store_from);
+        return bad_usage(
+            "the store is mem: (%s), which is in this process alone: it would exclude no "
+            "other process; name a store that they can open, such as file:",
+            store_from);
     return open_store(note, wait_ms, ret);
 }
 

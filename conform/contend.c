@@ -100,7 +100,7 @@ static int race_takes(struct hf__racer *r)
             /* The release of another racer may have been lost: the store under test isn't trusted
                yet. */
             if (hf__local_us() >= until)
-                return hf__race_fail(r, "acquire: nobody has given it back for %d s", PATIENCE_S);
+                return hf__race_fail(r, "acquire: no racer has released it for %d s", PATIENCE_S);
             hf__race_nap();
             continue;
         }

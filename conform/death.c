@@ -142,7 +142,7 @@ static int await_death(struct hf__racer *r)
     if (fd.fd >= 0) of->death_read(con->st);
     hf__race_arrive(r->arena, 1);
     if (fd.fd >= 0 && poll(&fd, 1, PROMPT_MS) != 1)
-        return hf__race_fail(r, "nobody was told of it");
+        return hf__race_fail(r, "no waiter was notified of it");
     int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
     while (of->alive(con->st, s, &err) != 0) {
         if (hf__local_us() > until) return hf__race_fail(r, "it lives on");

@@ -127,7 +127,7 @@ static const char *stays(struct hf__suite *cfm)
     hf__con_close(&cfm->con);
     HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", hf__why(cfm, &err));
     HF_CHECK(!hf__con_get(cfm, &key, &cur), "%s", cfm->why);
-    HF_CHECK(hf_row_equal(&row, &cur), "it changed while nobody had the store open");
+    HF_CHECK(hf_row_equal(&row, &cur), "the row changed while no handle had the store open");
     HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
     return NULL;
 }

@@ -313,7 +313,7 @@ void hf__conform_keys(struct hf__suite *cfm)
         {"the longest keys are kept whole", 0, longest_keys},
         {"keys that collide are apart", 0, colliding_keys},
         {"scan finds what has the prefix, once, and nothing else", 0, scan_finds},
-        {"a token that nobody was given doesn't enter", 0, enters_holders},
+        {"a token that no grant has doesn't enter", 0, enters_holders},
     };
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
 }

@@ -115,7 +115,7 @@ static const char *acquire_if_free(struct hf__suite *cfm)
     if (!cfm->con.drv->acquire) return NULL;
     hf_row_init(&row);
     hf_row_init(&cur);
-    HF_CHECK(!acquire(cfm, &key, &a, &row), "refused although nobody has it");
+    HF_CHECK(!acquire(cfm, &key, &a, &row), "refused although the key is free");
     HF_CHECK(row.n_holders == 1 && !row.n_queue && row.token == row.rev &&
                  row.party[0].token == row.token && !row.party[0].expires_us &&
                  !memcmp(row.party[0].id, a.id, 16) && row.party[0].note_len == a.note_len,

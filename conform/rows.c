@@ -157,7 +157,7 @@ static const char *many_holders(struct hf__suite *cfm)
 void hf__conform_rows(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
-        {"a key that nobody used is free", 0, unused_key},
+        {"a key that was never used is free", 0, unused_key},
         {"every field is read back byte for byte", 0, every_field},
         {"a queue as long as it may be is kept", 0, long_queue},
         {"a crowd of holders is kept", 0, many_holders},

@@ -76,7 +76,7 @@ static const char *in_place(struct hf__suite *cfm, const hf_rowkey *key, hf_row 
     hf_error err = {0, 0, ""};
     hf_row_init(&s.saw);
     hf_row_init(&s.made);
-    const char *why = updates(cfm, key, &s, row, "nobody is there, nothing is done");
+    const char *why = updates(cfm, key, &s, row, "no party, and no change");
     row->n_holders = 1;
     row->party[0] = hf__con_party(1, 9);
     if (!why && hf__con_create(&cfm->con, key, row, &err))

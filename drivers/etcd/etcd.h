@@ -146,7 +146,7 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
 /* row.c */
-/* The row as bytes, to be freed; NULL: out of memory. */
+/* Returns the row as bytes, to be freed; NULL: out of memory. */
 uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len);
 /* Reads the row from bytes; `row` is initialized. Returns 0, HF_NOMEM or HF_CORRUPT. */
 int hf__et_read_row(const ProtobufCBinaryData *bytes, hf_row *row, const char **ret_why);

@@ -326,7 +326,7 @@ static int read_row(const struct hf__fields *f, hf_row *row, const char **ret_wh
     if (!*ret_why && f->len[HF_FIELD_OWNER])
         *ret_why = read_holder(f, row);
     else if (!*ret_why && f->json[HF_FIELD_MORE] && !is_empty_object(f->json[HF_FIELD_MORE]))
-        *ret_why = "more is said of a holder, but nobody holds it";
+        *ret_why = "`more` describes a holder, but there is none";
     else if (!*ret_why &&
              !hf__read_id(f->text[HF_FIELD_REQUEST], f->len[HF_FIELD_REQUEST], row->last_id))
         memset(row->last_id, 0, sizeof row->last_id); /* freed by hand, say */

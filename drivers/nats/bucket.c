@@ -29,7 +29,7 @@ int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY])
         return HF_NATS_NO_MEMORY;
     }
     if (natsMsg_IsNoResponders((natsMsg *)reply)) {
-        snprintf(why, HF_NATS_WHY, "nobody answers: JetStream isn't enabled, or not ready");
+        snprintf(why, HF_NATS_WHY, "no answer from JetStream: it isn't enabled, or not ready");
         return HF_NATS_NOBODY;
     }
     json_t *all =

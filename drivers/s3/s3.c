@@ -292,7 +292,7 @@ static int s3_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     if (rc && rc != HF_CORRUPT) return rc;
     rc = hf__s3_account(&st->at, &who, why);
     snprintf(text, sizeof text, "the bucket %s at %s, below %s, asked as %s", st->at.bucket,
-             st->at.endpoint, st->at.prefix, rc ? "nobody" : who.id);
+             st->at.endpoint, st->at.prefix, rc ? "no account" : who.id);
     explicit_bzero(&who, sizeof who);
     say(arg, 1, text);
     return 0;

@@ -147,7 +147,8 @@ static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
     sqlite3_extended_result_codes(st->db, 1);
     sqlite3_busy_timeout(st->db, (int)st->io_timeout_ms);
     if (sqlite3_db_readonly(st->db, "main") == 1)
-        return refuse(name, HF_DENIED, 0, "it may only be read", err);
+        return refuse(name, HF_DENIED, 0, "the database is read-only, and a lock has to be written",
+                      err);
     snprintf(st->path, sizeof st->path, "%s", sqlite3_db_filename(st->db, "main"));
     snprintf(st->wal_path, sizeof st->wal_path, "%s-wal", st->path);
     snprintf(st->shm_path, sizeof st->shm_path, "%s-shm", st->path);

@@ -51,9 +51,9 @@ refused() {
     holdfast run -n -w 0 "$K" -- true
     refused "--limit lets several" run -s --limit 2 "$K" -- true
     refused "--limit lets several" run --limit 2 -x "$K" -- true
-    refused "-F leaves nobody" run -F --lease 5 "$K" -- true
-    refused "-F leaves nobody" run -F --at-least 5 "$K" -- true
-    refused "-F leaves nobody" run -Fo "$K" -- true
+    refused "-F leaves no process" run -F --lease 5 "$K" -- true
+    refused "-F leaves no process" run -F --at-least 5 "$K" -- true
+    refused "-F leaves no process" run -Fo "$K" -- true
     refused "--at-least keeps the key for longer than --max-hold" \
         run --at-least 5s --max-hold 4999ms "$K" -- true
     holdfast run --at-least 1ms --max-hold 1h "$K" -- true

@@ -420,7 +420,7 @@ static void whose_death_is_noticed(void **state)
     make(LIVENESS | THREADS);
     EXAMINE(of, hf__conform_processes, cases);
     silent = 1;
-    const struct one untold = {"nobody was told of it", "", {'n', 0, -1, HONEST}, 0, 0};
+    const struct one untold = {"no waiter was notified of it", "", {'n', 0, -1, HONEST}, 0, 0};
     examine(of, hf__conform_processes, &untold);
     silent = 0;
     liveness.death_fd = NULL;

@@ -82,9 +82,9 @@ uint64_t outage_below(uint64_t n);
 static inline int64_t outage_below_ms(int64_t n) { return (int64_t)outage_below((uint64_t)n); }
 void outage_reseed(uint64_t with);
 const char *outage_key(int key);
-/* Makes stepped.c take effect, by executing this program anew. Returns 0, or an exit status. */
+/* How far the wall clock of this process is off: see stepped.c. */
 extern _Atomic int64_t *outage_step_s;
-/* Sees to it, by beginning anew. 0, or an exit status. */
+/* Makes stepped.c take effect, by executing this program anew. Returns 0, or an exit status. */
 int outage_step_clocks(char **argv);
 
 /* ---- parties (outage_party.c) ---- */

@@ -12,7 +12,7 @@ const url = process.argv[2];
 const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
 let n = 0, one, two;
 const fresh = () => `${prefix}${++n}`;
-// A listener alone keeps no process alive.
+// Keeps the process alive, which a pending promise or a listener alone doesn't.
 const alive = setInterval(() => {}, 1000);
 async function until(look) {
     while (!await look()) await new Promise((resolve) => setTimeout(resolve, 5));

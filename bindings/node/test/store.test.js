@@ -16,7 +16,7 @@ let n = 0;
 const fresh = () => `${prefix}${++n}`;
 const near = /^(mem|file):/.test(url);
 let one, two;
-// A listener alone keeps no process alive.
+// Keeps the process alive, which a pending promise or a listener alone doesn't.
 const alive = setInterval(() => {}, 1000);
 
 function gate() {

@@ -19,7 +19,7 @@ const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
 let n = 0;
 const fresh = () => `${prefix}${++n}`;
 let one, two;
-// A listener alone keeps no process alive.
+// Keeps the process alive, which a pending promise or a listener alone doesn't.
 const alive = setInterval(() => {}, 1000);
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 1));

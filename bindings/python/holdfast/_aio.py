@@ -73,7 +73,8 @@ def _in_trio(trio: Any) -> bool:
 
 
 def refuse_greenlets() -> None:
-    """A wait in C keeps all greenlets of its thread from running, also the one that holds."""
+    """Raises an error if gevent or eventlet has patched this process: a wait in C would stop all
+    greenlets of its thread, also the one that holds."""
     gevent, eventlet = sys.modules.get('gevent.monkey'), sys.modules.get('eventlet.patcher')
     name = ''
     if gevent is not None and gevent.is_module_patched('threading'):
