@@ -333,7 +333,7 @@ static int fs_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
              st->place.has_root ? "below" : "in the collection",
              st->place.has_root ? st->place.root : st->place.collection);
     say(arg, 1, text);
-    if (st->api.emulator) say(arg, 1, "an emulator: what it knows ends with it");
+    if (st->api.emulator) say(arg, 1, "an emulator: its data end with it");
     return 0;
 }
 

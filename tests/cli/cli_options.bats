@@ -145,11 +145,11 @@ refused() {
         # shellcheck disable=SC2086
         run holdfast -S mem: $command
         [ "$status" = 64 ]
-        [[ $output == *"mem: (-S)"*"exclude nobody"* ]]
+        [[ $output == *"mem: (-S)"*"exclude no other process"* ]]
         # shellcheck disable=SC2086
         HOLDFAST_STORE=mem:x run holdfast $command
         [ "$status" = 64 ]
-        [[ $output == *"mem: (HOLDFAST_STORE)"*"exclude nobody"* ]]
+        [[ $output == *"mem: (HOLDFAST_STORE)"*"exclude no other process"* ]]
     done
     [ ! -e ran ]
 }

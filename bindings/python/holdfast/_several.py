@@ -93,7 +93,7 @@ def in_order(store: Any, keys: Iterable[str],
 
 
 def all_held(asked: List[str], got: Dict[str, Lock]) -> Locks:
-    """The first may be lost by now, if the others took long."""
+    """Returns the locks. Raises LockLost if one of them was lost while others were waited for."""
     for lock in got.values():
         if len(got) > 1 and not lock.held:
             raise error('LOST', f"acquire_all '{lock.key}': it was lost while the others were "

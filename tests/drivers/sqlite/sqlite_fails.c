@@ -402,7 +402,7 @@ static void opening_fails(void **state)
     } cases[] = {
         {"sqlite3_open_v2", SQLITE_NOMEM, HF_NOMEM, "out of memory"},
         {"sqlite3_threadsafe", 0, HF_UNSUPPORTED, "without threads"},
-        {"sqlite3_db_readonly", 0, HF_DENIED, "only be read"},
+        {"sqlite3_db_readonly", 0, HF_DENIED, "is read-only"},
         {"eventfd", EMFILE, HF_UNAVAILABLE, "Too many open files"},
         {"fdopen", EMFILE, HF_UNAVAILABLE, "Too many open files"},
         {"fdopen", ENFILE, HF_UNAVAILABLE, "Too many open files in system"},
