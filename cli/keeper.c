@@ -22,7 +22,8 @@
 /* The descriptors of the keeper. */
 enum { SESSION, COMMAND, DISMISSED, KEPT };
 
-/* A byte in this pipe dismisses the keeper. */
+/* What the keeper needs, and the pipe by which it is dismissed: a byte written to `to`, read from
+   `from`. */
 static struct {
     int session_fd, lease_ms, from, to;
 } keeper = {-1, 0, -1, -1};

@@ -40,7 +40,7 @@ static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t 
                             int *ret_sig, int *ret_typed, hf_error *err)
 {
     hf_error first = *err;
-    progress_begin("giving the key back");
+    progress_begin("releasing the key");
     while (is_away(rc) && hf__local_us() < until_us) {
         hf_lock *lock;
         *ret_sig = await_end_signal(hf__local_us() + RETRY_US, ret_typed);

@@ -57,8 +57,8 @@ static int check_whole(struct hf__racer *r, const hf_row *row, uint64_t acked)
     if (hf_row_check(row, &flaw)) return hf__race_fail(r, "left with %s", flaw);
     uint64_t is = (uint64_t)row->keep_until_us;
     if (is != acked && is != acked + 1)
-        return hf__race_fail(r, "write %llu was told, but %llu is there", (unsigned long long)acked,
-                             (unsigned long long)is);
+        return hf__race_fail(r, "write %llu was confirmed, but the row has %llu",
+                             (unsigned long long)acked, (unsigned long long)is);
     for (uint32_t j = 1; j <= row->n_queue; j++) {
         hf_party p = hf__con_party(1, 0);
         if (row->party[j].since_us != p.since_us || row->party[j].lease_ms != p.lease_ms ||
@@ -138,14 +138,16 @@ static int await_death(struct hf__racer *r)
     uint64_t s = atomic_load(&r->arena->session);
     const hf_liveness_ops *of = con->caps.liveness;
     struct pollfd fd = {of->death_fd ? of->death_fd(con->st) : -1, POLLIN, 0};
-    if (of->alive(con->st, s, &err) != 1) return hf__race_fail(r, "dead before it died");
+    if (of->alive(con->st, s, &err) != 1)
+        return hf__race_fail(r, "it counts as dead before its death");
     if (fd.fd >= 0) of->death_read(con->st);
     hf__race_arrive(r->arena, 1);
     if (fd.fd >= 0 && poll(&fd, 1, PROMPT_MS) != 1)
         return hf__race_fail(r, "no waiter was notified of it");
     int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
     while (of->alive(con->st, s, &err) != 0) {
-        if (hf__local_us() > until) return hf__race_fail(r, "it lives on");
+        if (hf__local_us() > until)
+            return hf__race_fail(r, "it still counts as alive after its death");
         hf__race_nap();
     }
     return 0;

@@ -27,7 +27,8 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
 {
     hf_row row;
     hf_row_init(&row);
-    if (hf__race_await(r->arena, step, 1)) return hf__race_fail(r, "the waiter doesn't come");
+    if (hf__race_await(r->arena, step, 1))
+        return hf__race_fail(r, "the waiter hasn't begun to wait in time");
     /* Most of the time racer 0 has fallen asleep by then. If it is still awake, it must notice,
        too. */
     for (int i = 0; i < 200; i++) hf__race_nap();
@@ -128,12 +129,12 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
                    : con->caps.notify->sleep(con->st, &seen, until, &err)) < 0)
             return hf__race_fail(r, "sleep: %s", hf__why(r->cfm, &err));
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
-            return hf__race_fail(r, listen_first ? "slept through what came before watch"
+            return hf__race_fail(r, listen_first ? "slept through a change made before watch"
                                                  : "slept on although it was let in");
         if (hf__race_get(r, key, row)) return 1;
         if (row->n_queue < before) break;
     }
-    if (!word_is_true(con, key, row)) return hf__race_fail(r, "was told something else");
+    if (!word_is_true(con, key, row)) return hf__race_fail(r, "the notification shows another row");
     return hf__race_replace(r, key, row->rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted")
                                                           : 0;
 }
@@ -181,7 +182,8 @@ static int interrupt_others(struct hf__racer *r)
     hf_error err = {0, 0, ""};
     enum { OTHER_WAKEUP = 11 };
     if (r->me) {
-        if (hf__race_await(r->arena, 0, 1)) return hf__race_fail(r, "the waiter doesn't come");
+        if (hf__race_await(r->arena, 0, 1))
+            return hf__race_fail(r, "the waiter hasn't begun to wait in time");
         for (int i = 0; i < 200; i++) hf__race_nap();
         con->caps.local->interrupt(con->st, OTHER_WAKEUP);
         return 0;

@@ -62,7 +62,8 @@ int hf__con_sweep(const struct hf__con *con, const char *prefix, hf_error *err)
         rc = hf__con_scan(con, all_trials, sweep_one, &s, err);
         if (s.failed) rc = s.failed;
     }
-    return rc || !s.left ? rc : hf_fail(err, HF_BUSY, 0, "'%s' is written still", prefix);
+    if (rc || !s.left) return rc;
+    return hf_fail(err, HF_BUSY, 0, "rows under '%s' are still being written", prefix);
 }
 
 int hf__conform_sweep(const hf_driver *drv, const hf_url *url, const char *prefix, hf_error *err)

@@ -117,10 +117,10 @@ int hf__mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text
     say(arg, 1, text);
     snprintf(text, sizeof text, "MongoDB %s, %s", version,
              replicated ? "the primary of a replica set: what it answered survives a fail-over"
-                        : "a server by itself: what it loses is lost");
+                        : "a single server: a write that it loses is in no other copy");
     say(arg, 1, text);
     say(arg, 1, "every write is confirmed by the majority, and in its journal");
     say(arg, 1, "the collection drops nothing by itself, and tells all keys apart");
-    if (st->plain) say(arg, 1, "no $facet, or no $$NOW: to read takes a request more");
+    if (st->plain) say(arg, 1, "no $facet, or no $$NOW: a read takes one request more");
     return 0;
 }

@@ -226,7 +226,7 @@ static void say_limits(const struct doctor *d, const json_t *config)
     int drops = is(config, "discard", "old") &&
                 (number(config, "max_bytes") > 0 || number(config, "max_msgs") > 0);
     int ages = number(config, "max_age") > 0;
-    if (ages) d->say(d->arg, 0, "the bucket has a TTL: rows go while they are held");
+    if (ages) d->say(d->arg, 0, "the bucket has a TTL: it deletes rows of held locks");
     if (drops) d->say(d->arg, 0, "the bucket is limited and discards the old: it loses rows");
     if (!ages && !drops) d->say(d->arg, 1, "no limit of the bucket takes a row away");
     if (json_is_true(json_object_get(config, "no_ack")))

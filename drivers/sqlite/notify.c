@@ -29,7 +29,8 @@ static int read_version(hf_store *st, uint64_t *ret)
             sqlite3_close(st->version_db);
             st->version_db = NULL;
         }
-        /* The first step opens the log. */
+        /* The first step opens the WAL file, whose descriptor has to be made under hf__low_hold,
+           too. */
         if (!sq) sqlite3_step(st->version), sqlite3_reset(st->version);
         hf__low_free(held);
     }

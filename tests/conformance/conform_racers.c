@@ -385,7 +385,7 @@ static void who_is_killed(void **state)
         {NULL, "killed", {'s', 2, 3, HANGS}, 0, 1},
         {NULL, "killed", {'s', 1, 2, TURNS}, 1, 0},
         {"left with token above rev", "killed", {'g', 1, 2, TORN}, 1, 0},
-        {"was told, but", "killed", {'g', 1, 2, KEEPS}, 1, 0},
+        {"was confirmed, but", "killed", {'g', 1, 2, KEEPS}, 1, 0},
         {"waiter 1 is torn", "killed", {'g', 1, 2, SINCE}, 1, 0},
         {"waiter 1 is torn", "killed", {'g', 1, 2, LEASE}, 1, 0},
         {"waiter 1 is torn", "killed", {'g', 1, 2, OWNER}, 1, 0},
@@ -410,9 +410,9 @@ static void whose_death_is_noticed(void **state)
         {NULL, "", {'n', 0, -1, HONEST}, 0, 0},
         {"liar: denied", "", {'n', 1, 1, DENIES}, 1, 0},
         {"it doesn't begin", "", {'n', 1, 1, HANGS}, 0, 1},
-        {"dead before it died", "", {'a', 1, 1, TURNS}, 0, 0},
+        {"it counts as dead before its death", "", {'a', 1, 1, TURNS}, 0, 0},
         {"it doesn't begin", "", {'a', 1, 1, DIES}, 0, 1},
-        {"it lives on", "", {'a', 0, -1, SAYS_YES}, 1, 1},
+        {"it still counts as alive after its death", "", {'a', 0, -1, SAYS_YES}, 1, 1},
         {"fork: ", "", {'b', 1, 1, DENIES}, 0, 0},
         {"fork: ", "", {'b', 2, 1, DENIES}, 0, 0},
     };
@@ -494,7 +494,7 @@ static void wakeups(void **state)
         {"sleep: liar: denied", "wakeup", {'w', 1, -1, DENIES}, 0, 0},
         {"sleep: liar: denied", "wakeup", {'w', 2, -1, DENIES}, 0, 0},
         {"slept on although it was let in", "wakeup", {'w', 1, -1, LATE}, 0, 0},
-        {"slept through what came before watch", "wakeup", {'w', 2, -1, LATE}, 0, 0},
+        {"slept through a change made before watch", "wakeup", {'w', 2, -1, LATE}, 0, 0},
     };
     const char *of = "a waiter in another thread is woken";
     make(LOCAL | LIVENESS | THREADS);

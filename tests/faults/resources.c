@@ -486,7 +486,7 @@ static int all_runs(struct hurt_child *me, void *arg)
     r.new_url = hurt_url(r.new_path);
     OK(hf_open(r.url, NULL, &r.other, &hurt_error));
     let_wait(&r);
-    if (all_free(me, &r, "at first")) return 1; /* which also makes the keys known */
+    if (all_free(me, &r, "at first")) return 1; /* the handles know the keys from here */
     /* On a slow machine the waiting thread may be too late: then it is done once more. */
     do {
         for (r.n = 1, how = 1; how > 0; r.n++) {

@@ -253,7 +253,8 @@ static void broken_and_believed(void **state)
     (void)state;
     true_history();
     the(H_ACQUIRE, 1300)->last = LONG_AGO + 2400 * MS;
-    /* the second judge doesn't know for how long a holder may believe after that */
+    /* The holder may believe in its lock for a while after the break, and the judge of overlaps
+       doesn't know for how long. */
     judged(H_OVERLAP, 0);
 }
 

@@ -525,7 +525,8 @@ def _confirms_not(held):
 
 
 def a_retry_by_an_owner_waits_for_its_dead_run():
-    """It comes by another handle, as that of another process, and isn't refused as recursive."""
+    """The retry comes by another handle, like that of another process. It isn't refused as
+    recursive."""
     with holdfast.open(URL) as first, holdfast.open(URL) as again:
         name, ran = key(), []
         dead = first.once(name, owner='execution-7')

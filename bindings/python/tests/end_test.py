@@ -299,7 +299,7 @@ def a_handler_may_close_the_store_while_an_error_is_made():
 
 
 def the_collector_may_close_the_store():
-    """It runs where objects are made, and with it what garbage has to say at its end."""
+    """The garbage collector may run wherever an object is made, and finalizers run with it."""
     class Service:
         def __init__(self, store):
             self.itself, self.store = self, store

@@ -105,7 +105,7 @@ def a_wait_beside_many_costs_what_it_costs_alone():
 
 
 def a_wait_beside_many_holds_costs_what_it_costs_alone():
-    """It looks whether its own task holds the key."""
+    """A wait checks whether its own task holds the key: it mustn't search all holds for that."""
     async def main():
         few, many, held = [], [], []
         for to in [few] * 5 + [many] * 5:

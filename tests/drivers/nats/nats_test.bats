@@ -47,7 +47,7 @@ unsafe() { # WHY
 
 @test "doctor: a bucket with a TTL is not safe" {
     bucket '"storage": "file", "max_age": 60000000000, "duplicate_window": 1000000000'
-    unsafe 'the bucket has a TTL: rows go while they are held'
+    unsafe 'the bucket has a TTL: it deletes rows of held locks'
 }
 
 @test "doctor: a limited bucket that discards the old is not safe" {
