@@ -33,7 +33,7 @@ static int is_away(int rc) { return rc == HF_UNAVAILABLE || rc == HF_UNKNOWN; }
 
 /*
  * Releases a lock again and again, if the store was away at the first attempt: otherwise the key
- * stays held until its lease ends, and nobody can try the event until then. A signal ends it
+ * stays held until its lease ends, and no client can run the event until then. A signal ends it
  * (*ret_sig). `rc`: the result so far. Returns 0: the lock is released, or its lease is over.
  */
 static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t until_us, int rc,

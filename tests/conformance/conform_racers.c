@@ -439,7 +439,7 @@ static void processes(void **state)
         {NULL, "takes", {'t', 0, -1, HONEST}, 0, 0},
         {"liar: denied", "takes", {'o', 3, 1, DENIES}, 0, 0},
         {"14 grants, of which 16 were given", "takes", {'t', 1, 1, EXITS}, 0, 0},
-        {"nobody has given it back", "takes", {'t', 0, 1, TURNS}, 0, 1},
+        {"no racer has released it", "takes", {'t', 0, 1, TURNS}, 0, 1},
     };
     make(THREADS);
     EXAMINE("eight processes lose no update", hf__conform_processes, replaces);

@@ -53,8 +53,8 @@ def stable(wheel):
 
 
 def portable(wheel):
-    """The wheel runs on the systems that its name promises, but for SQLite's library. auditwheel looks
-    for no library on this system: those that it found would be judged as well."""
+    """The wheel runs on the systems that its name promises, but for SQLite's library. auditwheel
+    looks for no library on this system: those that it found would be judged as well."""
     name = os.path.basename(wheel)
     status, said, more = run('auditwheel', 'show', '--json', '--ldpaths', '/nowhere', wheel)
     try:

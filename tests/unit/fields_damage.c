@@ -212,7 +212,7 @@ static void more_and_a_waiter_may_be_read_without_a_holder(void **state)
     f = held();
     hf__got_text(&f, HF_FIELD_OWNER, "", 0);
     hf__got_text(&f, HF_FIELD_MORE, "{\"mode\":1}", 10);
-    is_damaged(&f, HF_JSON_TEXT, "nobody holds it");
+    is_damaged(&f, HF_JSON_TEXT, "but there is none");
     f = held();
     hf__got_text(&f, HF_FIELD_OWNER, "", 0);
     hf__got_text(&f, HF_FIELD_MORE, "{}", 2); /* says nothing */

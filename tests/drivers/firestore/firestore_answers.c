@@ -118,7 +118,7 @@ static void documents_are_read_or_damaged(void **state)
          OTHER_TYPE("queue")},
         {FREE ", " MAP("more", ""), NULL},
         {FREE ", \"more\": {\"nullValue\": null}", OTHER_TYPE("more")},
-        {FREE ", " MAP("more", NUMBER("flags", "2")), "nobody holds it"},
+        {FREE ", " MAP("more", NUMBER("flags", "2")), "but there is none"},
         {FREE ", \"done\": {\"mapValue\": {}}", "done is not a marker"},
         {FREE ", " NUMBER("format", "1"), OLD_FORMAT},
         {LOCK, "is not a lock"},
