@@ -33,6 +33,7 @@ unreachable() {
         start=$(date +%s%N)
         run --separate-stderr timeout 600 "$HOLDFAST" "$@"
         took=$((($(date +%s%N) - start) / 1000000))
+        # shellcheck disable=SC2154 # bats sets it
         echo "$* took $took ms: $status, $stderr"
         [ "$status" = 69 ]
         # shellcheck disable=SC2154 # bats sets it
