@@ -40,10 +40,10 @@ void hf__rest_leave(void)
    time, so this waits for a limited time. */
 static void before_fork(void)
 {
-    int64_t until_us = hf__local_us() + FORK_MS * INT64_C(1000);
     pthread_mutex_lock(&mu);
     while (forks) pthread_cond_wait(&changed, &mu);
     forks = 1;
+    int64_t until_us = hf__local_us() + FORK_MS * INT64_C(1000);
     while (inside > mine && hf__local_us() < until_us) hf__cond_until(&changed, &mu, until_us);
 }
 
@@ -65,6 +65,9 @@ static void in_child(void)
 
 void hf__rest_watch_forks(void)
 {
+    static int watches; /* a child that was made within pthread_once calls this again */
+    if (watches) return;
+    watches = 1;
     hf__thread_condition(&changed);
     pthread_atfork(before_fork, in_parent, in_child);
 }

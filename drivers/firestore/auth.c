@@ -82,8 +82,10 @@ static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_w
               jwt_add_grant_int(jwt, "exp", now + STATEMENT_S) ||
               (a->key_id && jwt_add_header(jwt, "kid", a->key_id)) ||
               jwt_set_alg(jwt, JWT_ALG_RS256, (const unsigned char *)a->key, (int)strlen(a->key));
+    hf__rest_enter(); /* OpenSSL signs, under locks of its own */
     *ret = bad ? NULL : jwt_encode_str(jwt);
     bad = bad || (!*ret && errno == ENOMEM);
+    hf__rest_leave();
     jwt_free(jwt);
     if (bad || *ret) return bad ? HF_NOMEM : 0;
     /* OpenSSL may have had no memory, but libjwt doesn't say so. */

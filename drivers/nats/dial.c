@@ -82,7 +82,12 @@ static int started; /* (atomic) */
 
 static void before_fork(void) { pthread_mutex_lock(&starting); }
 static void after_fork(void) { pthread_mutex_unlock(&starting); }
-static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+static void watch_forks(void)
+{
+    static int watches; /* a child that was made within pthread_once calls this again */
+    if (!watches) pthread_atfork(before_fork, after_fork, after_fork);
+    watches = 1;
+}
 
 /* Starts the library, once: its own lock may be held when the process forks. SIGPIPE, which the
    library ignores from then on, is as before. Its threads block all signals. */

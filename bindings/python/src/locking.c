@@ -63,10 +63,12 @@ static uintptr_t frame_to_note(const struct locking *g)
 }
 
 /* Returns how surely the block that this caller leaves in this frame has the lock; 0: by nothing. A
-   generator may be left by another thread than entered it, an ExitStack in another frame. */
+   generator may be left by another thread than entered it, an ExitStack in another frame. Of equal
+   ones the last is left first. */
 static int likeness(const lock *l, const caller *by, uintptr_t frame)
 {
-    return 4 * caller_same(&l->by, by) + (l->frame == frame ? 2 : !l->frame);
+    if (caller_same(&l->by, by)) return l->frame == frame ? 4 : 3;
+    return l->frame == frame ? 2 : !l->frame;
 }
 
 /* Takes off the lock of the block that is being left (frame: NULL: by the running one). Returns its

@@ -217,6 +217,17 @@ def a_block_that_has_released_takes_no_other_ones_lock():
         assert free(lock.key)
 
 
+def an_inner_block_that_is_left_in_another_frame_ends_itself():
+    with no_hang(), holdfast.open(URL) as store:
+        lock = store.lock(key(), recursive=True)
+        with lock as outer:
+            with contextlib.ExitStack() as stack:
+                inner = stack.enter_context(lock)
+            outer.confirm()
+            assert outer.held and not inner.held
+        assert free(lock.key)
+
+
 def any_thread_releases_what_acquire_brought():
     with no_hang(), holdfast.open(URL) as store, _thread() as there:
         lock = store.lock(key())

@@ -176,7 +176,8 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
         "prefix=$(printf 'p%.0s' {1..65})" 'passfile=/dev'; do
         HOLDFAST_STORE="redis://127.0.0.1:1/?$query" run holdfast show "$K"
         refused 64
-        [[ $output == *"${query%%=*}"* ]]
+        what=${query%%=*}
+        [[ $output == *"${what/passfile/password file}"* ]]
     done
     HOLDFAST_STORE="rediss:?socket=$PWD/store" run holdfast show "$K"
     refused 64
