@@ -55,7 +55,7 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
     echo "$output"
     [ "$status" = 0 ]
     [[ $output != *"BAD "* ]]
-    [[ $output == *"a server by itself"*"- a waiter looks about every 250 ms"* ]]
+    [[ $output == *"a single server"*"- a waiter looks about every 250 ms"* ]]
     [ "$(ask 'print(rows.estimated_document_count())')" = 0 ]
 }
 
@@ -269,7 +269,7 @@ readConcernLevel=majority&collection=locks" run k -- true
     run holdfast doctor
     echo "$output"
     [ "$status" = 0 ]
-    [[ $output == *"a request more"* ]]
+    [[ $output == *"one request more"* ]]
 }
 
 @test "a wrong password: denied, and it is never told" {
