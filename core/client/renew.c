@@ -66,15 +66,17 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
 {
     hf *h = l->h;
     char text[HF_LEASE_WHY];
-    const char *why;
     int rc = hf__held_here(l, "renew", err);
-    if (!rc && (why = hf__lease_wrong(h, lease_ms, text)))
-        rc = hf_fail(err, HF_INVALID, 0, "renew '%s': %s", l->e->text, why);
     if (rc) return rc;
+    const char *why = hf__lease_wrong(h, lease_ms, text);
     pthread_mutex_lock(&h->mu);
     hf__seize(l);
-    rc = hf__perhaps_held(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
-                             : hf__lost_error(l, "renew", err);
+    if (!hf__perhaps_held(l))
+        rc = hf__lost_error(l, "renew", err);
+    else if (why)
+        rc = hf_fail(err, HF_INVALID, 0, "renew '%s': %s", l->e->text, why);
+    else
+        rc = hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err);
     hf__let_go(l);
     pthread_mutex_unlock(&h->mu);
     return rc;
