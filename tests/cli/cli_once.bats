@@ -201,9 +201,17 @@ own_store() {
         echo 'COMMIT;'
     ) | sqlite3 -bail -cmd '.timeout 60000' own.db 3>&- &
     until [ -e locked ]; do sleep 0.05; done
-    touch ended
+    echo $$ >ended.new
+    mv ended.new ended
     exit "${ENDS:-5}"
 EOF
+}
+
+# Until `once` knows that its command has ended: an earlier signal would go to the command's
+# processes too, which keep the store away.
+command_ended() {
+    await test -s ended
+    await test ! -e "/proc/$(cat ended)"
 }
 
 @test "a store that is away when the command has failed: it is given back when the store is back" {
@@ -238,7 +246,7 @@ EOF
     rm go locked ended
     # A signal ends that.
     background once -w 1 --lease 1h "$K-2" -- sh lock_it
-    await test -e ended
+    command_ended
     kill "$PID"
     finished
     [ "$STATUS" = 143 ]
@@ -257,8 +265,7 @@ EOF
     await sqlite3 -bail own.db 'BEGIN IMMEDIATE; COMMIT;'
     rm go locked ended
     background once -w 1 --lease 1h "$K-2" -- sh lock_it
-    await test -e ended
-    sleep 1
+    command_ended
     kill "$PID"
     finished
     [ "$STATUS" = 143 ]
