@@ -3,6 +3,7 @@
  */
 #include "rest_request.h"
 
+#include "kit/fork_gate.h"
 #include "kit/secret.h"
 #include "os.h"
 
@@ -17,10 +18,9 @@ static int started;
 
 static void start(void)
 {
-    hf__rest_watch_forks();
-    hf__rest_enter();
+    hf__gate_begin();
     started = !curl_global_init(CURL_GLOBAL_DEFAULT);
-    hf__rest_leave();
+    hf__gate_end();
 }
 
 int hf__rest_open(struct hf__rest *rest, hf_error *err)
@@ -39,13 +39,13 @@ int hf__rest_open(struct hf__rest *rest, hf_error *err)
 void hf__rest_close(struct hf__rest *rest)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) {
-        hf__rest_enter();
+        hf__gate_begin();
         curl_easy_cleanup(rest->link[i]);
         curl_easy_cleanup(rest->many[i]);
         curl_multi_cleanup(rest->multi[0][i]);
         curl_multi_cleanup(rest->multi[1][i]);
         hf__rest_lanes_free(rest->lanes[i]);
-        hf__rest_leave();
+        hf__gate_end();
     }
     hf__pool_close(&rest->pool);
     hf__pool_close(&rest->many_pool);
@@ -79,49 +79,52 @@ int hf__rest_url_safe(const char *url)
 
 /* ---- one request ---- */
 
-/* Makes a request as curl_easy_perform does, but leaves libcurl's code while it waits. */
+/* Makes a request as curl_easy_perform does, but leaves the gate while it waits. */
 static CURLcode perform(CURLM **multi, CURL *easy)
 {
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     const CURLMsg *m;
     int running = 1, more;
-    hf__rest_enter();
     if (!*multi) *multi = curl_multi_init();
     CURLMcode bad = *multi ? curl_multi_add_handle(*multi, easy) : CURLM_OUT_OF_MEMORY;
     while (!bad && !(bad = curl_multi_perform(*multi, &running)) && running) {
-        hf__rest_leave();
+        hf__gate_wait();
         curl_multi_poll(*multi, NULL, 0, POLL_MS, NULL);
-        hf__rest_enter();
+        hf__gate_go_on();
     }
     while (*multi && (m = curl_multi_info_read(*multi, &more)))
         if (m->msg == CURLMSG_DONE) rc = m->data.result;
     if (*multi) curl_multi_remove_handle(*multi, easy);
-    hf__rest_leave();
     return rc;
 }
 
-/* Returns how long a request that begins now may take. */
-static int64_t limit_of(const struct hf__rest *rest, int64_t many_until_us)
+/* Makes the request on connection `number`. */
+static void ask(struct hf__rest *rest, const struct hf__rest_call *call, int number,
+                int64_t until_us, struct hf__rest_reply *r)
 {
-    return many_until_us ? (many_until_us - hf__local_us()) / 1000 : rest->io_timeout_ms;
+    int many = call->many_until_us != 0;
+    CURL **link = many ? &rest->many[number] : &rest->link[number];
+    struct hf__rest_request q;
+    hf__gate_begin(); /* may wait for a fork: so the time that is left is known only behind it */
+    int64_t left_ms = (until_us - hf__local_us()) / 1000;
+    if (hf__rest_begin(rest, link, call, left_ms, &q, r)) {
+        if (!many) q.limit_ms = rest->io_timeout_ms; /* from now on it is for messages */
+        unsigned held = hf__low_hold();              /* libcurl opens descriptors for itself, too */
+        hf__rest_socket_anew();
+        CURLcode rc = perform(&rest->multi[many][number], *link);
+        hf__low_free(held);
+        hf__rest_end(rest, *link, rc, &q, r);
+    }
+    hf__gate_end();
 }
 
 void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call, struct hf__rest_reply *r)
 {
-    int64_t many = call->many_until_us;
-    int64_t until_us = many ? many : hf__local_us() + rest->io_timeout_ms * 1000;
-    struct hf__pool *pool = many ? &rest->many_pool : &rest->pool;
-    int number = hf__pool_take(pool, until_us);
+    int64_t many_us = call->many_until_us, io_us = rest->io_timeout_ms * 1000;
+    struct hf__pool *pool = many_us ? &rest->many_pool : &rest->pool;
+    int number = hf__pool_take(pool, many_us ? many_us : hf__local_us() + io_us);
     *r = (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
     if (number < 0) return;
-    CURL **link = many ? &rest->many[number] : &rest->link[number];
-    struct hf__rest_request q;
-    if (hf__rest_begin(rest, link, call, limit_of(rest, many), &q, r)) {
-        unsigned held = hf__low_hold(); /* libcurl opens descriptors for itself, too */
-        hf__rest_socket_anew();
-        CURLcode rc = perform(&rest->multi[many != 0][number], *link);
-        hf__low_free(held);
-        hf__rest_end(rest, *link, rc, &q, r);
-    }
+    ask(rest, call, number, many_us ? many_us : hf__local_us() + io_us, r);
     hf__pool_give(pool, number, r->status != 0);
 }

@@ -2,7 +2,8 @@
  * rest.h - requests over HTTP by libcurl, on a few connections that are kept. Compiled into each
  * module that uses it; it isn't part of the installed kit, which needs no libcurl.
  *
- * Thread safety: all functions by any thread, but for hf__rest_open and hf__rest_close.
+ * Thread safety: all functions by any thread, but for hf__rest_open and hf__rest_close. The threads
+ * are inside of kit/fork_gate.h while they are in libcurl.
  */
 #ifndef HF_KIT_REST_H
 #define HF_KIT_REST_H
@@ -76,11 +77,6 @@ void hf__rest_reply_free(struct hf__rest_reply *reply);
 void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
                        struct hf__rest_reply *reply, size_t n, int64_t until_us);
 void hf__rest_lanes_free(struct hf__rest_lanes *lanes); /* may be NULL */
-
-/* A thread is in code that takes locks of OpenSSL's or libcurl's from `enter` to `leave`: another
-   one forks before or afterwards. Not twice at a time, and for no wait. */
-void hf__rest_enter(void);
-void hf__rest_leave(void);
 
 /* Wipes and frees a secret. */
 void hf__rest_forget(char *secret);

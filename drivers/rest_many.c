@@ -6,6 +6,7 @@
  */
 #include "rest_request.h"
 
+#include "kit/fork_gate.h"
 #include "os.h"
 
 #include <stdlib.h>
@@ -121,18 +122,17 @@ static void drive(struct hf__rest *rest, struct hf__rest_lanes *lanes,
     size_t next = 0, running = 0;
     lanes->slowest_us = 0;
     while (next < n || running) {
-        hf__rest_enter();
         for (; next < n && (lane = idle(lanes)); next++)
             running += (size_t)start(rest, lanes->multi, lane, &call[next], &reply[next], until_us);
         int still;
         curl_multi_perform(lanes->multi, &still);
         size_t ended = collect(rest, lanes);
         ended += give_up(rest, lanes);
-        hf__rest_leave();
         running -= ended;
-        if (running && !ended)
-            curl_multi_poll(lanes->multi, NULL, 0, lanes->slowest_us ? POLL_SOON_MS : POLL_MS,
-                            NULL);
+        if (!running || ended) continue;
+        hf__gate_wait();
+        curl_multi_poll(lanes->multi, NULL, 0, lanes->slowest_us ? POLL_SOON_MS : POLL_MS, NULL);
+        hf__gate_go_on();
     }
 }
 
@@ -142,6 +142,7 @@ void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
     int number = hf__pool_take(&rest->many_pool, until_us);
     struct hf__rest_lanes **lanes = number < 0 ? NULL : &rest->lanes[number];
     unsigned held = hf__low_hold(); /* libcurl opens a pair of sockets of its own, too */
+    hf__gate_begin();
     if (lanes && !*lanes) *lanes = make_lanes();
     if (lanes && *lanes) {
         hf__rest_socket_anew();
@@ -151,6 +152,7 @@ void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
             reply[i] = lanes ? (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"}
                              : (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
     }
+    hf__gate_end();
     hf__low_free(held);
     if (lanes) hf__pool_give(&rest->many_pool, number, *lanes != NULL);
 }

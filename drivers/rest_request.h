@@ -32,7 +32,4 @@ void hf__rest_forget_call(CURL *e, struct hf__rest_request *q);
 /* Called before this thread makes requests: notes that it has closed none of its sockets. */
 void hf__rest_socket_anew(void);
 
-/* rest_fork.c. Called once, before the first of the next two. */
-void hf__rest_watch_forks(void);
-
 #endif

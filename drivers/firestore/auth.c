@@ -12,6 +12,7 @@
 
 #include "credentials.h"
 #include "json.h"
+#include "kit/fork_gate.h"
 #include "kit/secret.h"
 #include "os.h"
 
@@ -82,10 +83,10 @@ static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_w
               jwt_add_grant_int(jwt, "exp", now + STATEMENT_S) ||
               (a->key_id && jwt_add_header(jwt, "kid", a->key_id)) ||
               jwt_set_alg(jwt, JWT_ALG_RS256, (const unsigned char *)a->key, (int)strlen(a->key));
-    hf__rest_enter(); /* OpenSSL signs, under locks of its own */
+    hf__gate_begin(); /* OpenSSL signs, under locks of its own */
     *ret = bad ? NULL : jwt_encode_str(jwt);
     bad = bad || (!*ret && errno == ENOMEM);
-    hf__rest_leave();
+    hf__gate_end();
     jwt_free(jwt);
     if (bad || *ret) return bad ? HF_NOMEM : 0;
     /* OpenSSL may have had no memory, but libjwt doesn't say so. */

@@ -14,6 +14,7 @@
  * one) asks also while it handles what another member said, under its lock, and takes that lock
  * again to note a NULL. It would wait for itself without end.
  */
+#include "kit/fork_gate.h"
 #include "link.h"
 
 #include "os.h"
@@ -81,29 +82,29 @@ static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *
     return hf__mg_observe(link, bare_stream_of(link, fd, host, error));
 }
 
-/* The functions of kit/dial.h, with hf__mg_wait around them: they wait for the network, and for
+/* The functions of kit/dial.h, as waits (kit/fork_gate.h): they wait for the network, and for
    threads that look names up. */
 static int dial_begin(const struct hf__dial_target *target, size_t n, struct hf__dial **ret)
 {
-    hf__mg_wait();
+    hf__gate_wait();
     int rc = hf__dial_begin(target, n, NULL, NULL, ret);
-    hf__mg_go_on();
+    hf__gate_go_on();
     return rc;
 }
 
 static int dial_next(struct hf__dial *dial, int64_t until_us, struct hf__attempt **ret)
 {
-    hf__mg_wait();
+    hf__gate_wait();
     int rc = hf__dial_next(dial, until_us, ret);
-    hf__mg_go_on();
+    hf__gate_go_on();
     return rc;
 }
 
 static void dial_end(struct hf__dial *dial)
 {
-    hf__mg_wait();
+    hf__gate_wait();
     hf__dial_end(dial);
-    hf__mg_go_on();
+    hf__gate_go_on();
 }
 
 static void next_host(struct hf__mg_link *link)

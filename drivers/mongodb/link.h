@@ -55,18 +55,15 @@ struct hf__mg_about {
 
 /* quiet.c. Call this at least once before any other function of libmongoc. */
 void hf__mg_start(void);
-/* Call these around each call of libmongoc that may take time or log something. If hf__mg_begin
-   returns 0, the program is ending, and libmongoc must not be called. */
+/* Call these around each call of libmongoc that may take time or log something. In between the
+   thread is inside of the gate of kit/fork_gate.h. If hf__mg_begin returns 0, the program is
+   ending, and libmongoc must not be called. */
 int hf__mg_begin(void);
 void hf__mg_end(void);
-/* Called around each wait for the network, or for another thread, within such a call: fork doesn't
-   wait for a thread that is between the two. That thread holds no lock of libmongoc but its link's.
- */
-void hf__mg_wait(void);
-void hf__mg_go_on(void);
 
-/* stream.c */
-void hf__mg_streams_start(void); /* once */
+/* stream.c. Called in the child of a fork, which shares its parent's connections, and leaves them
+   alone. */
+void hf__mg_streams_forget(void);
 /* Breaks all connections of this process, so that waits for them return. */
 void hf__mg_streams_stop(void);
 

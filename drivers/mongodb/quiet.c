@@ -2,8 +2,8 @@
  * quiet.c - mongodb: what libmongoc does to the process that loads it, and how far that is kept
  * from the process. By libmongoc's documented functions only.
  *
- * Contents: is libmongoc here for this module alone; its log; its counters; calls, and forks; the
- * end of the program.
+ * Contents: is libmongoc here for this module alone; its log; its counters; calls; the end of the
+ * program; the start.
  *
  * Log: libmongoc writes to stderr unless a handler is set, of which it has one. The handler that is
  * set here drops what is said within calls of this module, and passes on everything else to the
@@ -14,9 +14,7 @@
  * counting without it.
  *
  * Forks: libmongoc (1.23 for one) has locks of the whole process that each command takes for a
- * moment. A child of fork finds them as other threads had them, and would wait for ever. So while a
- * thread forks, none of the others is in libmongoc's own code: fork waits until they are in a wait
- * for the network (hf__mg_wait), or outside, and they don't go on before it has returned.
+ * moment. So each call is inside of the gate of kit/fork_gate.h.
  *
  * End: libmongoc cleans up when the program ends (exit), whatever its threads are doing. This
  * module's destructor runs before: no call begins any more, the calls that are under way fail, and
@@ -27,10 +25,10 @@
  */
 #include "link.h"
 
+#include "kit/fork_gate.h"
 #include "os.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -40,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { END_MS = 1000, FORK_MS = 2000 };
+enum { END_MS = 1000 };
 
 /* ---- is it here for this module alone ---- */
 
@@ -99,114 +97,51 @@ static void remove_counters(void)
     if (!lstat(path, &file) && is_mapped(&file)) shm_unlink(name);
 }
 
-/* ---- calls, and forks ---- */
+/* ---- calls ---- */
 
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* signalled when a fork is over, and when a thread leaves
-                                  libmongoc's code */
-static unsigned inside;        /* the calls under way, in all threads */
-static unsigned waiting;       /* of these, for the network */
-static int forks, ends;
+static unsigned under_way; /* the calls under way, in all threads (atomic) */
+static int ends;           /* (atomic) */
 
-/* Under the mutex. Not for a thread that is in libmongoc's code already: a fork waits for that
-   thread. */
-static void let_forks_pass(void)
-{
-    while (forks) pthread_cond_wait(&changed, &mu);
-}
-
-static void tell_forks(void)
-{
-    if (forks) pthread_cond_broadcast(&changed);
-}
-
+/* Counts the call before it looks at `ends`; before_cleanup does it the other way round. So one of
+   the two sees the other. */
 int hf__mg_begin(void)
 {
-    pthread_mutex_lock(&mu);
-    if (!depth) let_forks_pass();
-    int begins = depth || !ends;
-    if (begins && !depth++) inside++;
-    pthread_mutex_unlock(&mu);
-    return begins;
+    hf__gate_begin();
+    if (depth++) return 1;
+    __atomic_add_fetch(&under_way, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&ends, __ATOMIC_SEQ_CST)) return 1;
+    hf__mg_end();
+    return 0;
 }
 
 void hf__mg_end(void)
 {
-    pthread_mutex_lock(&mu);
-    if (!--depth) {
-        inside--;
-        tell_forks();
-    }
-    pthread_mutex_unlock(&mu);
-}
-
-void hf__mg_wait(void)
-{
-    int sys = errno;
-    pthread_mutex_lock(&mu);
-    if (depth) waiting++;
-    tell_forks();
-    pthread_mutex_unlock(&mu);
-    errno = sys;
-}
-
-void hf__mg_go_on(void)
-{
-    int sys = errno;
-    pthread_mutex_lock(&mu);
-    let_forks_pass();
-    if (depth) waiting--;
-    pthread_mutex_unlock(&mu);
-    errno = sys;
-}
-
-/* Where libmongoc has connections of its own (tls_by_libmongoc), it may wait for them, so this
-   waits for a limited time. The mutex is kept until fork returns. */
-static void before_fork(void)
-{
-    int64_t until_us = hf__local_us() + FORK_MS * INT64_C(1000);
-    pthread_mutex_lock(&mu);
-    let_forks_pass();
-    forks = 1;
-    unsigned mine = depth != 0;
-    while (inside - waiting > mine && hf__local_us() < until_us)
-        hf__cond_until(&changed, &mu, until_us);
-}
-
-static void in_parent(void)
-{
-    forks = 0;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&mu);
+    if (!--depth) __atomic_sub_fetch(&under_way, 1, __ATOMIC_SEQ_CST);
+    hf__gate_end();
 }
 
 /* The child of a fork has none of its parent's threads, and none of their calls. */
 static void in_child(void)
 {
-    forks = 0;
-    inside = depth != 0;
-    waiting = 0;
-    hf__thread_condition(&changed);
-    pthread_mutex_unlock(&mu);
+    __atomic_store_n(&under_way, depth != 0, __ATOMIC_SEQ_CST);
+    hf__mg_streams_forget();
 }
 
 /* ---- the end of the program ---- */
+
+/* Returns how many calls are under way in other threads. A callback may call exit. */
+static unsigned others(void)
+{
+    return __atomic_load_n(&under_way, __ATOMIC_SEQ_CST) - (depth != 0);
+}
 
 static __attribute__((destructor)) void before_cleanup(void)
 {
     const struct timespec pause = {0, 1000000};
     int64_t until_us = hf__local_us() + END_MS * INT64_C(1000);
-    pthread_mutex_lock(&mu);
-    ends = 1;
-    unsigned others = inside - (depth != 0); /* a callback may call exit */
-    pthread_mutex_unlock(&mu);
-    if (others) hf__mg_streams_stop();
-    while (others && hf__local_us() < until_us) {
-        nanosleep(&pause, NULL);
-        pthread_mutex_lock(&mu);
-        others = inside - (depth != 0);
-        pthread_mutex_unlock(&mu);
-    }
+    __atomic_store_n(&ends, 1, __ATOMIC_SEQ_CST);
+    if (others()) hf__mg_streams_stop();
+    while (others() && hf__local_us() < until_us) nanosleep(&pause, NULL);
 }
 
 /* ---- the start ---- */
@@ -214,11 +149,7 @@ static __attribute__((destructor)) void before_cleanup(void)
 static void start(void)
 {
     mongoc_init();
-    hf__thread_condition(&changed);
-    /* Before a fork the handler that was registered last is called first: the threads that ours
-       waits for may need the locks of the others. */
-    hf__mg_streams_start();
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(NULL, NULL, in_child);
     if (!loaded_for_us()) return;
     mongoc_log_set_handler(pass_on, NULL);
     remove_counters();

@@ -5,6 +5,7 @@
  */
 #include "stream.h"
 
+#include "kit/fork_gate.h"
 #include "os.h"
 
 #include <errno.h>
@@ -32,17 +33,13 @@ struct stream {
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *all;
 
-/* A child of fork shares its parent's connections, and leaves them alone. */
-static void before_fork(void) { pthread_mutex_lock(&mu); }
-static void in_parent(void) { pthread_mutex_unlock(&mu); }
-static void in_child(void)
+/* A thread holds the mutex while it is inside of the gate, and fork waits for it there. */
+void hf__mg_streams_forget(void)
 {
+    mu = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     for (struct stream *s = all; s; s = s->next) s->prev = NULL;
     all = NULL;
-    pthread_mutex_unlock(&mu);
 }
-
-void hf__mg_streams_start(void) { pthread_atfork(before_fork, in_parent, in_child); }
 
 void hf__mg_streams_stop(void)
 {
@@ -97,9 +94,9 @@ static int poll_on(struct pollfd *fds, nfds_t n, int64_t until_us)
 
 static int poll_until(struct pollfd *fds, nfds_t n, int64_t until_us)
 {
-    hf__mg_wait();
+    hf__gate_wait();
     int rc = poll_on(fds, n, until_us);
-    hf__mg_go_on();
+    hf__gate_go_on();
     return rc;
 }
 

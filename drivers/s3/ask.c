@@ -8,6 +8,7 @@
  */
 #include "store.h"
 
+#include "kit/fork_gate.h"
 #include "os.h"
 
 #include <errno.h>
@@ -148,9 +149,9 @@ static int put_hash(const EVP_MD *kind, char to[HASH_TEXT], const char *body, si
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned n = 0;
-    hf__rest_enter(); /* OpenSSL finds the hash under a lock */
+    hf__gate_begin(); /* OpenSSL finds the hash under a lock */
     int done = EVP_Digest(body, len, hash, &n, kind, NULL) == 1;
-    hf__rest_leave();
+    hf__gate_end();
     if (!done) return 0;
     for (unsigned i = 0; i < n && i < 32; i++) snprintf(to + 2 * i, 3, "%02x", hash[i]);
     return 1;

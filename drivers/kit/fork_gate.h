@@ -1,0 +1,39 @@
+/*
+ * fork_gate.h - keeps fork apart from calls of libraries that have locks of the whole process.
+ * Compiled into each module that uses it.
+ *
+ * OpenSSL and most client libraries have such locks, and take them for moments. The child of a fork
+ * has a copy of each lock, but none of its parent's other threads. A lock that another thread had
+ * is never unlocked in the child, and the child's next call would wait for ever. So a thread says
+ * when it is in such a library:
+ *
+ *     hf__gate_begin();
+ *     while (SSL_connect(ssl) != 1) {
+ *         hf__gate_wait();
+ *         poll(...);
+ *         hf__gate_go_on();
+ *     }
+ *     hf__gate_end();
+ *
+ * fork waits until no other thread is inside; those that come meanwhile wait until fork has
+ * returned. A thread isn't inside while it waits (between `wait` and `go_on`): wait there for the
+ * network and for other threads, and hold no lock of a library that others use.
+ *
+ * A library may wait for a server by itself. So fork waits for 2 s at most, and for each thread
+ * only once: a later fork doesn't wait for it again until it has left.
+ *
+ * Take no mutex inside that a handler of pthread_atfork takes, too: the thread that forks may have
+ * it already. kit/resolve.h has one, and kit/dial.h uses it: call them outside, or as a wait.
+ *
+ * Thread safety: any thread. Pairs of begin and end may be nested.
+ */
+#ifndef HF_KIT_FORK_GATE_H
+#define HF_KIT_FORK_GATE_H
+
+void hf__gate_begin(void);
+void hf__gate_end(void);
+/* Do nothing in a thread that isn't between begin and end. They keep errno. */
+void hf__gate_wait(void);
+void hf__gate_go_on(void);
+
+#endif
