@@ -3,9 +3,9 @@
  */
 #include "dial.h"
 
+#include "kit/await.h"
 #include "kit/dial.h"
 #include "kit/secret.h"
-#include "os.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,7 +13,6 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,14 +84,9 @@ int hf__et_conn_fd(const struct hf__et_conn *c) { return c->fd; }
 int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us)
 {
     if (c->ssl && SSL_pending(c->ssl)) return 1;
-    for (;;) {
-        int64_t left_us = until_us - hf__local_us();
-        struct pollfd p = {c->fd, (short)(to_write ? POLLIN | POLLOUT : POLLIN), 0};
-        if (left_us <= 0) return 0;
-        int n = poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000) + 1);
-        if (n > 0) return 1;
-        if (n < 0 && errno != EINTR) return HF_ET_BROKEN;
-    }
+    struct pollfd p = {c->fd, (short)(to_write ? POLLIN | POLLOUT : POLLIN), 0};
+    int n = hf__wait_until(&p, 1, until_us);
+    return n < 0 ? HF_ET_BROKEN : n;
 }
 
 /* ---- TLS ---- */

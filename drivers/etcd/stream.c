@@ -3,10 +3,8 @@
  */
 #include "stream.h"
 
-#include "os.h"
+#include "kit/await.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 
 struct hf__et_stream {
@@ -56,7 +54,7 @@ void hf__et_streams_perform(struct hf__et_stream *const *all, size_t n)
             all[i]->ended = hf__et_h2_receive(all[i]->h2, all[i]->receive, all[i]->arg);
 }
 
-int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int ms)
+int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int64_t until_us)
 {
     struct pollfd fds[HF_ET_STREAMS_CAP + 1] = {{.fd = wake_fd, .events = POLLIN}};
     nfds_t n_fds = 1;
@@ -66,5 +64,5 @@ int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd,
         fds[n_fds].fd = hf__et_h2_fd(all[i]->h2, &to_write);
         fds[n_fds++].events = (short)(to_write ? POLLIN | POLLOUT : POLLIN);
     }
-    return poll(fds, n_fds, ms) < 0 && errno != EINTR;
+    return hf__wait_until(fds, n_fds, until_us) < 0;
 }

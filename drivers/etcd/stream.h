@@ -18,10 +18,10 @@ void hf__et_stream_end(struct hf__et_stream *s);
 int hf__et_stream_ended(const struct hf__et_stream *s);
 
 /* Some pointers of the array may be NULL. perform takes in what has come. wait waits until bytes
-   have come to one of the streams, or until wake_fd can be read; it returns 0, or 1 if it can't
-   wait. */
+   have come to one of the streams, or until wake_fd can be read, or until until_us; it
+   returns 0, or 1 if it can't wait. */
 enum { HF_ET_STREAMS_CAP = 16 };
 void hf__et_streams_perform(struct hf__et_stream *const *all, size_t n);
-int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int ms);
+int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int64_t until_us);
 
 #endif

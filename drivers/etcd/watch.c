@@ -10,16 +10,15 @@
  */
 #include "etcd.h"
 
-#include "os.h"
+#include "kit/await.h"
 #include "stream.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { RETRY_MS = 5000, IDLE_MS = 5000, POLL_MS = 60000 };
+enum { RETRY_MS = 5000, IDLE_MS = 5000 };
 
 /* What a stream is of. */
 enum kind { ENDS, ALL, INBOXES };
@@ -164,10 +163,9 @@ static int await_created(hf_store *st)
 {
     int64_t until_us = hf__local_us() + st->http.io_timeout_ms * 1000;
     while (!all_created(st->watcher)) {
-        int64_t left = (until_us - hf__local_us()) / 1000;
-        if (perform(st->watcher) || left <= 0) return HF_UNAVAILABLE;
+        if (perform(st->watcher) || until_us <= hf__local_us()) return HF_UNAVAILABLE;
         if (!all_created(st->watcher))
-            hf__et_streams_wait(st->watcher->open, STREAMS, -1, (int)left + 1);
+            hf__et_streams_wait(st->watcher->open, STREAMS, -1, until_us);
     }
     return 0;
 }
@@ -373,28 +371,20 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
     return rc;
 }
 
-/* Returns 1 if `interrupt` was called since the last call. */
-static int is_woken(struct hf__et_watcher *watcher)
-{
-    uint64_t n;
-    return read(watcher->wake_fd, &n, sizeof n) == (ssize_t)sizeof n;
-}
-
 static int sleep_locked(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
     struct hf__et_watcher *watcher = st->watcher;
-    while (!is_woken(watcher)) {
-        int64_t now = hf__local_us(), left = (until_us - now) / 1000 + 1;
+    while (!hf__woken(watcher->wake_fd)) {
+        int64_t now = hf__local_us(), idle_at = now + IDLE_MS * INT64_C(1000), end = until_us;
         if (perform(watcher)) return disconnected(st, "the connection broke", err);
         if (watcher->events != since->n[0] || until_us <= now) return 0;
         /* The last wait has ended: the streams stay open for a while, for the next one. */
         int wanted = hf__et_words_n_wanted(watcher->st->words) != 0;
         if (!wanted && now - watcher->used_at_us >= IDLE_MS * INT64_C(1000))
             end_streams(watcher);
-        else if (!wanted && left > IDLE_MS)
-            left = IDLE_MS;
-        if (hf__et_streams_wait(watcher->open, STREAMS, watcher->wake_fd,
-                                left > POLL_MS ? POLL_MS : (int)left))
+        else if (!wanted && end > idle_at)
+            end = idle_at;
+        if (hf__et_streams_wait(watcher->open, STREAMS, watcher->wake_fd, end))
             return disconnected(st, "it can't be waited for", err);
     }
     return 0;
@@ -426,12 +416,7 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     return hf__et_words_told(st->words, key, row);
 }
 
-static void interrupt(hf_store *st)
-{
-    const uint64_t one = 1;
-    ssize_t n = write(st->watcher->wake_fd, &one, sizeof one);
-    (void)n; /* an eventfd that is full wakes, too */
-}
+static void interrupt(hf_store *st) { hf__wake(st->watcher->wake_fd); }
 
 const hf_notify_ops hf__et_notify = {.subscribe = subscribe,
                                      .unsubscribe = unsubscribe,
@@ -447,7 +432,7 @@ int hf__et_notify_open(hf_store *st, hf_error *err)
     if (!st->watcher) return hf_fail(err, HF_NOMEM, 0, "etcd: open: out of memory");
     pthread_mutex_init(&st->watcher->mu, NULL);
     st->watcher->st = st;
-    st->watcher->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    st->watcher->wake_fd = hf__wake_fd();
     int sys = errno;
     if (st->watcher->wake_fd >= 0) return 0;
     return hf_fail(err, HF_UNAVAILABLE, sys, "etcd: open: eventfd: %s", strerror(sys));

@@ -5,18 +5,16 @@
  */
 #include "resolve.h"
 
+#include "await.h"
 #include "holdfast_driver.h"
-#include "os.h"
 
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- jobs ---- */
@@ -71,7 +69,7 @@ static struct job *make_job(const char *host, const char *port)
     job->owners = 1;
     job->host = strdup(host);
     job->port = strdup(port);
-    job->event = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    job->event = hf__wake_fd();
     return job;
 }
 
@@ -88,7 +86,6 @@ static void *look_up(void *arg)
 {
     struct job *job = arg;
     struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    uint64_t one = 1;
     /* getaddrinfo's sockets must stay above 2, where the program doesn't print */
     unsigned held = hf__low_hold();
     int failure = getaddrinfo(job->host, job->port, &want, &found), sys = errno;
@@ -104,8 +101,7 @@ static void *look_up(void *arg)
     job->sys = sys;
     job->found = failure ? NULL : found;
     job->done = 1;
-    ssize_t n = write(job->event, &one, sizeof one);
-    (void)n; /* an empty eventfd takes it */
+    hf__wake(job->event);
     drop(job);
     pthread_mutex_unlock(&mu);
     return NULL;
@@ -280,11 +276,7 @@ int hf__resolve(const char *host, const char *port, int64_t until_us,
     if (rc) return rc;
     while ((rc = hf__lookup_take(l, to, ret_n, why)) == HF_LOOKUP_PENDING) {
         struct pollfd p = {hf__lookup_fd(l), POLLIN, 0};
-        int64_t left_us = until_us - hf__local_us();
-        if (left_us > 0) {
-            poll(&p, 1, left_us > 60000000 ? 60000 : (int)((left_us + 999) / 1000));
-            continue;
-        }
+        if (hf__wait_until(&p, 1, until_us) > 0) continue;
         snprintf(why, HF_KIT_WHY, "the name servers don't answer in time");
         rc = HF_UNAVAILABLE;
         break;

@@ -8,12 +8,11 @@
  */
 #include "link.h"
 
-#include "os.h"
+#include "kit/await.h"
 
 #include <errmsg.h>
 #include <errno.h>
 #include <mysqld_error.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,18 +98,12 @@ static int await(MYSQL *my, int wanted, int64_t until_us)
     short events = (short)((wanted & MYSQL_WAIT_READ ? POLLIN : 0) |
                            (wanted & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
                            (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
-    for (;;) {
-        struct pollfd p = {(int)mysql_get_socket(my), events, 0};
-        int64_t left = until_us - hf__local_us();
-        if (left <= 0) return MYSQL_WAIT_TIMEOUT;
-        int n = poll(&p, 1, left > 60000000 ? 60000 : (int)(left / 1000 + 1));
-        if (n < 0 && errno != EINTR) return MYSQL_WAIT_TIMEOUT;
-        if (n > 0)
-            return p.revents & ~events ? wanted & ~MYSQL_WAIT_TIMEOUT
-                                       : (p.revents & POLLIN ? MYSQL_WAIT_READ : 0) |
-                                             (p.revents & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
-                                             (p.revents & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
-    }
+    struct pollfd p = {(int)mysql_get_socket(my), events, 0};
+    if (hf__wait_until(&p, 1, until_us) <= 0) return MYSQL_WAIT_TIMEOUT;
+    if (p.revents & ~events) return wanted & ~MYSQL_WAIT_TIMEOUT;
+    return (p.revents & POLLIN ? MYSQL_WAIT_READ : 0) |
+           (p.revents & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
+           (p.revents & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
 }
 
 void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void *arg,

@@ -10,19 +10,17 @@
 #include "notify.h"
 
 #include "addresses.h"
+#include "kit/await.h"
 #include "kit/subscriber.h"
 #include "kit/text.h"
-#include "os.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, RETRY_MS = 5000, LONGEST_MS = 60000 };
+enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, RETRY_MS = 5000 };
 
 enum stream_state { STREAM_OFF, STREAM_STARTING, STREAM_OPEN };
 
@@ -49,7 +47,7 @@ hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
 {
     hf__mg_listener *listener = calloc(1, sizeof *listener);
     if (!listener) return NULL;
-    listener->changed_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    listener->changed_fd = hf__wake_fd();
     if (listener->changed_fd < 0 || hf__mg_how(url, io_timeout_ms, &listener->how, NULL)) {
         if (listener->changed_fd >= 0) close(listener->changed_fd);
         free(listener);
@@ -75,28 +73,16 @@ static void let_go(hf__mg_listener *listener)
     free(listener);
 }
 
-static void ring(hf__mg_listener *listener)
-{
-    uint64_t one = 1;
-    ssize_t n = write(listener->changed_fd, &one, sizeof one);
-    (void)n; /* a full eventfd means that a wakeup is pending already */
-}
-
 /* Sleeps until something may have changed, or until local time until_us. Returns 0 at that time.
    Called with the mutex, which is released while the thread sleeps. */
 static int sleep_until(hf__mg_listener *listener, int64_t until_us)
 {
     struct pollfd fd = {listener->changed_fd, POLLIN, 0};
-    int64_t left_ms = (until_us - hf__local_us()) / 1000 + 1;
-    uint64_t owed;
-    if (until_us <= hf__local_us()) return 0;
     pthread_mutex_unlock(&listener->mu);
-    /* poll doesn't count the time of a suspend, so it sleeps for LONGEST_MS at most. */
-    poll(&fd, 1, left_ms > LONGEST_MS ? LONGEST_MS : (int)left_ms);
-    ssize_t n = read(listener->changed_fd, &owed, sizeof owed);
-    (void)n;
+    int ready = hf__wait_until(&fd, 1, until_us);
+    if (ready) hf__woken(listener->changed_fd);
     pthread_mutex_lock(&listener->mu);
-    return 1;
+    return ready != 0;
 }
 
 void hf__mg_listener_free(hf__mg_listener *listener)
@@ -197,7 +183,7 @@ static void receive(hf__mg_listener *listener, const bson_t *event)
         hf__sub_put_event(&listener->sub, &k->key);
     if (matters) {
         listener->events++;
-        ring(listener);
+        hf__wake(listener->changed_fd);
     }
     pthread_mutex_unlock(&listener->mu);
 }
@@ -222,7 +208,7 @@ static int wanted(hf__mg_listener *listener, enum stream_state state)
     if (state != listener->state) {
         listener->state = state;
         lose(listener);
-        ring(listener);
+        hf__wake(listener->changed_fd);
     }
     int64_t now_us = hf__local_us();
     if (hf__sub_wanted(&listener->sub)) listener->wanted_us = now_us;
@@ -299,7 +285,7 @@ static void *run(void *arg)
         listener->state = STREAM_OFF;
         lose(listener);
     }
-    ring(listener);
+    hf__wake(listener->changed_fd);
     let_go(listener);
     return NULL;
 }
@@ -415,6 +401,6 @@ void hf__mg_interrupt(hf__mg_listener *listener)
 {
     pthread_mutex_lock(&listener->mu);
     listener->interrupted = 1;
-    ring(listener);
+    hf__wake(listener->changed_fd);
     pthread_mutex_unlock(&listener->mu);
 }

@@ -8,10 +8,8 @@
  */
 #include "link.h"
 
-#include "os.h"
+#include "kit/await.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,11 +130,9 @@ int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t 
     link->sent += n - sent;
     while (s == NATS_OK && missing) {
         struct pollfd p = {hf__nats_fd(link), hf__nats_events(link), 0};
-        int64_t left_us = until_us - hf__local_us();
-        if (left_us <= 0 || denied(link)) break;
-        int ready = poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1));
-        if (ready < 0 && errno != EINTR) s = NATS_IO_ERROR;
-        if (ready <= 0) continue;
+        int ready = denied(link) ? 0 : hf__wait_until(&p, 1, until_us);
+        if (ready < 0) s = NATS_IO_ERROR;
+        if (ready <= 0) break;
         if (!hf__nats_serve(link, p.revents)) s = NATS_CONNECTION_CLOSED;
         missing -= take(link, r, n);
     }

@@ -8,17 +8,15 @@
  */
 #include "link.h"
 
-#include "os.h"
+#include "kit/await.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* added to the deadline, so that the library's own deadline, whose error says more, comes first */
@@ -172,7 +170,7 @@ static void *connects(void *arg)
     if (__atomic_exchange_n(&g->state, ENDED, __ATOMIC_SEQ_CST) == LEFT)
         login_free(g);
     else
-        eventfd_write(g->done_fd, 1);
+        hf__wake(g->done_fd);
     return NULL;
 }
 
@@ -183,7 +181,7 @@ static int start(struct login *g)
     pthread_t thread;
     sigset_t all, before;
     g->socket = calloc(1, sizeof *g->socket);
-    g->done_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC));
+    g->done_fd = hf__wake_fd();
     if (!g->socket || g->done_fd < 0) return HF_NOMEM;
     g->socket->fd = -1;
     sigfillset(&all);
@@ -200,10 +198,8 @@ static int start(struct login *g)
 static int await(struct login *g)
 {
     struct pollfd p = {g->done_fd, POLLIN, 0};
-    int64_t left_us;
-    while (!p.revents && (left_us = g->until_us + GRACE_US - hf__local_us()) > 0)
-        if (poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1)) < 0) p.revents = 0;
-    return !p.revents && __atomic_exchange_n(&g->state, LEFT, __ATOMIC_SEQ_CST) != ENDED;
+    return hf__wait_until(&p, 1, g->until_us + GRACE_US) <= 0 &&
+           __atomic_exchange_n(&g->state, LEFT, __ATOMIC_SEQ_CST) != ENDED;
 }
 
 int hf__nats_log_in(const struct hf__nats_how *how, const char *host, const char *url,

@@ -11,13 +11,10 @@
  */
 #include "store.h"
 
-#include "os.h"
+#include "kit/await.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* After a connection has failed, none is tried for this time. */
@@ -25,8 +22,8 @@ enum { RETRY_MS = 5000 };
 
 int hf__nats_notify_open(struct hf__nats_notify *n)
 {
-    n->wakeup = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    return n->wakeup < 0 ? HF_UNAVAILABLE : 0;
+    n->wake_fd = hf__wake_fd();
+    return n->wake_fd < 0 ? HF_UNAVAILABLE : 0;
 }
 
 static void disconnect(struct hf__nats_notify *n)
@@ -43,7 +40,7 @@ void hf__nats_notify_close(struct hf__nats_notify *n)
 {
     disconnect(n);
     hf__sub_free(&n->sub);
-    if (n->wakeup >= 0) close(n->wakeup);
+    if (n->wake_fd >= 0) close(n->wake_fd);
 }
 
 /* ---- what came ---- */
@@ -142,44 +139,26 @@ static int nats_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 
 /* ---- sleeping ---- */
 
-/* Waits for the connection and for nats_interrupt. Returns 0 if the connection is closed. */
-static int wait_for_either(struct hf__nats_notify *n, int64_t left_us)
-{
-    struct pollfd p[2] = {{n->wakeup, POLLIN, 0},
-                          {hf__nats_fd(&n->link), hf__nats_events(&n->link), 0}};
-    uint64_t count;
-    int ready = poll(p, 2, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1));
-    if (ready < 0 && errno != EINTR) return 0;
-    if (ready <= 0) return 1;
-    if (p[0].revents && read(n->wakeup, &count, sizeof count) < 0 && errno != EAGAIN) return 0;
-    return !p[1].revents || hf__nats_serve(&n->link, p[1].revents);
-}
-
 static int nats_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
     struct hf__nats_notify *n = &st->notify;
-    int64_t left_us;
-    int open = 1;
+    int open = 1, over = 0;
     if (n->all) hear_all(st);
-    while (open && n->heard == since->n[0] && (left_us = until_us - hf__local_us()) > 0 &&
-           !__atomic_exchange_n(&n->interrupted, 0, __ATOMIC_ACQ_REL)) {
-        open = wait_for_either(n, left_us);
+    while (open && !over && n->heard == since->n[0]) {
+        struct pollfd p[2] = {{n->wake_fd, POLLIN, 0},
+                              {hf__nats_fd(&n->link), hf__nats_events(&n->link), 0}};
+        int ready = hf__wait_until(p, 2, until_us);
+        over = !ready || (p[0].revents && hf__woken(n->wake_fd));
+        open = ready >= 0 && (!p[1].revents || hf__nats_serve(&n->link, p[1].revents));
         if (n->all) hear_all(st);
     }
     if (!open) disconnect(n);
-    __atomic_store_n(&n->interrupted, 0, __ATOMIC_RELEASE);
     if (hf__sub_wanted(&n->sub) && !n->all)
         return hf_fail(err, HF_UNAVAILABLE, 0, "nats: the connection for notifications broke");
     return 0;
 }
 
-static void nats_interrupt(hf_store *st)
-{
-    static const uint64_t one = 1;
-    __atomic_store_n(&st->notify.interrupted, 1, __ATOMIC_RELEASE);
-    ssize_t n = write(st->notify.wakeup, &one, sizeof one);
-    (void)n; /* a full eventfd wakes, too */
-}
+static void nats_interrupt(hf_store *st) { hf__wake(st->notify.wake_fd); }
 
 const hf_notify_ops hf__nats_notify = {.subscribe = nats_subscribe,
                                        .unsubscribe = nats_unsubscribe,

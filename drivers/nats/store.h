@@ -23,8 +23,7 @@ struct hf__nats_notify {
     natsSubscription *all;     /* the subscription to all keys of the bucket; NULL: none */
     uint64_t heard;            /* events so far */
     int64_t retry_us;          /* local: when a connection may be tried again */
-    int wakeup;                /* an eventfd, for hf__nats_interrupt */
-    int interrupted;
+    int wake_fd;               /* for hf__nats_interrupt */
 };
 
 struct hf_store {

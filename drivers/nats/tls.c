@@ -10,10 +10,9 @@
  */
 #include "link.h"
 
-#include "os.h"
+#include "kit/await.h"
 
 #include <openssl/ssl.h>
-#include <poll.h>
 #include <signal.h>
 #include <time.h>
 
@@ -48,13 +47,9 @@ static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, 
     short events = what == BIO_CB_READ ? POLLIN : what == BIO_CB_WRITE ? POLLOUT : 0;
     (void)bytes, (void)len, (void)i, (void)n, (void)done;
     if (!events || !end_us) return ret;
-    for (;;) {
-        struct pollfd p = {(int)BIO_get_fd(io, NULL), events, 0};
-        int64_t left_us = end_us - hf__local_us();
-        late = left_us <= 0;
-        if (late) return 0;
-        if (poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1)) > 0) return ret;
-    }
+    struct pollfd p = {(int)BIO_get_fd(io, NULL), events, 0};
+    late = hf__wait_until(&p, 1, end_us) <= 0;
+    return late ? 0 : ret;
 }
 
 /* The upper byte of an alert is its level. */

@@ -5,10 +5,8 @@
  */
 #include "link.h"
 
-#include "os.h"
+#include "kit/await.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,14 +193,8 @@ void hf__pg_disconnect(struct hf__pg_link *link)
 /* Waits for these events. Returns 1: the connection is ready; 0: the time is up. */
 static int await(PGconn *pg, short events, int64_t until_us)
 {
-    for (;;) {
-        struct pollfd p = {PQsocket(pg), events, 0};
-        int64_t left = until_us - hf__local_us();
-        if (left <= 0) return 0;
-        int n = poll(&p, 1, (int)(left / 1000 + 1));
-        if (n > 0) return 1;
-        if (n < 0 && errno != EINTR) return 0;
-    }
+    struct pollfd p = {PQsocket(pg), events, 0};
+    return hf__wait_until(&p, 1, until_us) > 0;
 }
 
 int hf__pg_broken(struct hf__pg_link *link)

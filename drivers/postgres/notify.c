@@ -13,15 +13,13 @@
  */
 #include "notify.h"
 
+#include "kit/await.h"
 #include "kit/text.h"
-#include "os.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { RETRY_MS = 5000, SPARE_CHANNELS = 64, OVER = 1 };
@@ -207,7 +205,7 @@ int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_re
     listener->sub.forget = forget;
     listener->sub.spare_channels = SPARE_CHANNELS;
     pthread_mutex_init(&listener->mu, NULL);
-    listener->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    listener->wake_fd = hf__wake_fd();
     return listener->wake_fd < 0 ? errno : 0;
 }
 
@@ -382,17 +380,10 @@ static int sleep_until(struct hf__pg_listener *listener, int64_t until_us, hf_er
 {
     struct pollfd fds[2] = {{PQsocket(listener->link.pg), POLLIN, 0},
                             {listener->wake_fd, POLLIN, 0}};
-    int64_t left = until_us - hf__local_us();
-    uint64_t n;
-    if (left <= 0) return OVER;
-    left = listener->unread ? 0 : left / 1000 + 1;
-    if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0 && errno != EINTR)
-        return disconnected(listener, strerror(errno), err);
-    if (fds[1].revents) {
-        if (read(listener->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
-            return disconnected(listener, strerror(errno), err);
-        return OVER;
-    }
+    if (until_us <= hf__local_us()) return OVER;
+    int ready = listener->unread ? poll(fds, 2, 0) : hf__wait_until(fds, 2, until_us);
+    if (ready < 0 && errno != EINTR) return disconnected(listener, strerror(errno), err);
+    if (fds[1].revents && hf__woken(listener->wake_fd)) return OVER;
     return fds[0].revents && !receive(listener)
                ? disconnected(listener, "the connection broke", err)
                : 0;
@@ -415,8 +406,4 @@ int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, 
     return rc < 0 ? rc : asked;
 }
 
-void hf__pg_interrupt(struct hf__pg_listener *listener)
-{
-    uint64_t one = 1;
-    if (write(listener->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake already */
-}
+void hf__pg_interrupt(struct hf__pg_listener *listener) { hf__wake(listener->wake_fd); }

@@ -7,10 +7,9 @@
  * doesn't hold up the others, such a connection waits for no lock for long. Where not everything
  * is answered in time the connection is closed: what was sent may still be carried out.
  */
-#include "os.h"
+#include "kit/await.h"
 #include "store.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,9 +53,7 @@ static int next(struct many *m, PGresult **ret)
         if (!more && !PQisBusy(pg)) break;
         short events = more ? POLLIN | POLLOUT : POLLIN;
         struct pollfd p = {PQsocket(pg), events, 0};
-        int64_t left_us = m->until_us - hf__local_us();
-        if (left_us <= 0) return 0;
-        if (poll(&p, 1, (int)(left_us / 1000 + 1)) > 0 && !PQconsumeInput(pg)) return 0;
+        if (hf__wait_until(&p, 1, m->until_us) <= 0 || !PQconsumeInput(pg)) return 0;
     }
     *ret = PQgetResult(pg);
     return 1;

@@ -5,10 +5,9 @@
  */
 #include "link.h"
 
-#include "os.h"
+#include "kit/await.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +27,9 @@ static void set_why(struct hf__rd_link *link, const char *why)
 /* Waits for these events. Returns 1: ready; 0: the time is up. */
 static int await(int fd, short events, int64_t until_us)
 {
-    for (;;) {
-        struct pollfd p = {fd, events, 0};
-        int64_t left = until_us - hf__local_us();
-        if (left <= 0) left = 0;
-        int n = poll(&p, 1, (int)((left + 999) / 1000));
-        if (n > 0) return 1;
-        if (n < 0 && errno != EINTR) return 0;
-        if (!left) return 0;
-    }
+    struct pollfd p = {fd, events, 0};
+    int n = hf__wait_until(&p, 1, until_us);
+    return (n ? n : poll(&p, 1, 0)) > 0;
 }
 
 /* Sends the bytes. Returns how many were sent; fewer than n is a failure, with the reason. */

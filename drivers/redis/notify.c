@@ -9,14 +9,12 @@
  */
 #include "store.h"
 
+#include "kit/await.h"
 #include "kit/text.h"
-#include "os.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { RETRY_MS = 5000 };
 
@@ -287,30 +285,15 @@ static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_
 {
     while (st->events == since->n[0]) {
         struct pollfd fds[2] = {{st->listener.fd, POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
-        int64_t left = until_us - hf__local_us();
-        uint64_t n;
-        if (left <= 0) return 0;
-        left = left / 1000 + 1;
-        if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0) {
-            if (errno == EINTR) continue;
-            return disconnected(st, strerror(errno), err);
-        }
-        if (fds[1].revents) {
-            if (read(st->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
-                return disconnected(st, strerror(errno), err);
-            return 0;
-        }
+        int ready = hf__wait_until(fds, 2, until_us);
+        if (ready < 0) return disconnected(st, strerror(errno), err);
+        if (!ready || (fds[1].revents && hf__woken(st->wake_fd))) return 0;
         if (fds[0].revents && !receive(st, 0, 0)) return disconnected(st, st->listener.why, err);
     }
     return 0;
 }
 
-static void interrupt(hf_store *st)
-{
-    uint64_t one = 1;
-    ssize_t n = write(st->wake_fd, &one, sizeof one);
-    (void)n; /* a full eventfd means that it has been woken already */
-}
+static void interrupt(hf_store *st) { hf__wake(st->wake_fd); }
 
 const hf_notify_ops hf__rd_notify = {.subscribe = subscribe,
                                      .unsubscribe = unsubscribe,

@@ -6,14 +6,13 @@
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
  * it there, list.c reads many rows, notify.c wakes waiters.
  */
-#include "os.h"
+#include "kit/await.h"
 #include "store.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- rows ---- */
@@ -292,7 +291,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->listener.fd = -1;
     for (int i = 0; i < HF_LINKS; i++) st->link[i].fd = -1;
     pthread_mutex_init(&st->said_mu, NULL);
-    st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    st->wake_fd = hf__wake_fd();
     int no_wake = errno;
     int rc = hf__rd_options(st, url, err);
     if (!rc && st->wake_fd < 0)

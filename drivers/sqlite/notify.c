@@ -4,12 +4,10 @@
  * often at first, then every 20 ms. It doesn't say which key has changed, so an event is about all
  * keys.
  */
-#include "os.h"
+#include "kit/await.h"
 #include "store.h"
 
-#include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { FASTEST_LOOK_MS = 2, SLOWEST_LOOK_MS = 20 };
 
@@ -106,24 +104,19 @@ static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_
     struct pollfd wake = {st->wake_fd, POLLIN, 0};
     int64_t pause_ms = FASTEST_LOOK_MS;
     for (;;) {
-        uint64_t version, n;
+        uint64_t version;
         if (files_changed(st)) return 0;
         int sq = read_version(st, &version);
         if (sq) return unreadable(sq, err);
-        int64_t left_ms = (until_us - hf__local_us()) / 1000;
-        if (version != since->n[0] || openings(st) != since->n[1] || left_ms < 0) return 0;
-        int woken = poll(&wake, 1, (int)(left_ms < pause_ms ? left_ms + 1 : pause_ms));
-        if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? unreadable(0, err) : 0;
+        int64_t now_us = hf__local_us(), look_us = now_us + pause_ms * 1000;
+        if (version != since->n[0] || openings(st) != since->n[1] || until_us <= now_us) return 0;
+        int woken = hf__wait_until(&wake, 1, look_us < until_us ? look_us : until_us);
+        if (woken > 0) return hf__woken(st->wake_fd) ? 0 : unreadable(0, err);
         if (pause_ms < SLOWEST_LOOK_MS) pause_ms += 2;
     }
 }
 
-static void interrupt(hf_store *st)
-{
-    uint64_t one = 1;
-    ssize_t n = write(st->wake_fd, &one, sizeof one);
-    (void)n; /* a full eventfd means that the thread is awake already */
-}
+static void interrupt(hf_store *st) { hf__wake(st->wake_fd); }
 
 const hf_notify_ops hf__sq_notify = {.subscribe = subscribe,
                                      .unsubscribe = unsubscribe,

@@ -3,8 +3,8 @@
  *
  * Contents: connecting; when the files have changed; opening; settings.
  */
+#include "kit/await.h"
 #include "kit/text.h"
-#include "os.h"
 #include "store.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -309,7 +308,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_init(&st->version_mu, NULL);
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
     st->existing = url->existing;
-    st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    st->wake_fd = hf__wake_fd();
     int sys = errno;
     hf__sq_enlist(st);
     int rc = options(st, url, err);
