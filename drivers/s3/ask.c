@@ -3,8 +3,8 @@
  *
  * A refusal is judged by the code in its body, or by its status, never by its words. A write that
  * was refused by a status of 4xx wasn't done; one that wasn't answered, or by 5xx, may have been.
- * S3 answers a write by 200 and an ETag: another answer is of something in between, and tells
- * nothing.
+ * S3 answers a write by 200 and the ETag of the object: another answer is of something in between,
+ * and tells nothing.
  */
 #include "store.h"
 
@@ -75,6 +75,11 @@ static int judge(const hf_store *st, struct hf__s3_call *call, const struct hf__
     char code[64], told[SHOWN], why[SHOWN + 120];
     int writes = call->put != NULL;
     if (!r->status) return fail(call, writes && r->sent ? HF_UNKNOWN : r->code, r->why, err);
+    call->foreign = writes && r->status == 200 && *r->tag &&
+                    !__atomic_load_n(&st->others, __ATOMIC_RELAXED) &&
+                    !hf__s3_is_sum(r->tag, call->put, strlen(call->put));
+    if (call->foreign)
+        return fail(call, HF_UNKNOWN, "HTTP 200: the ETag isn't that of what was sent", err);
     if (r->status == 200 && (!writes || *r->tag)) return 0;
     if (r->status == 200) return fail(call, HF_UNKNOWN, "HTTP 200: the answer has no ETag", err);
     hf__s3_element(r->body, "Code", code, sizeof code);

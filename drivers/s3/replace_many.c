@@ -62,9 +62,16 @@ static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
 {
     hf_replace *r = c->item;
     int rc = hf__s3_tagged(&a->reply, a->rc, "replace", r->key, r->err);
-    if (!rc && c->reads++ < READS && !hf__s3_belongs(st, &a->reply)) return;
+    int belongs = rc || hf__s3_belongs(st, &a->reply);
+    if (!belongs && c->reads++ < READS) return;
+    if (!belongs) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
     r->clock_us = a->clock_us;
+    int written = !rc && hf__s3_is_text(st, &a->reply, c->text);
     rc = hf__s3_reads(st, r->key, rc, &a->reply, a->clock_us, r->cur, "replace", r->err);
+    if (written) {
+        ends(c, 0);
+        return;
+    }
     if (rc || r->cur->rev != r->seen) {
         ends(c, rc ? rc : HF_CONFLICT);
         return;

@@ -10,9 +10,13 @@
  * for the content: the same one means the same row, also after a backup was restored.
  *
  * An object is never deleted: several servers compare nothing when they delete. A removed row
- * leaves an object without a row, with a number of its own, so that no two of them are the same.
+ * leaves an object without a row.
  *
- * The driver has 1,380 lines, not the 400 of a driver on the kit. Some 320 are requests: their
+ * Each object has a random number of its own. HTTP lets a proxy send a PUT a second time if it lost
+ * the reply: then the second one is refused although the first one was carried out. An object that
+ * is what was sent, with its number, was written by this write.
+ *
+ * The driver has 1,420 lines, not the 400 of a driver on the kit. Some 320 are requests: their
  * signatures, the clock of a header and the meanings of refusals (ask.c); 210 the account as AWS's
  * tools read it and the URL (account.c, options.c); 150 many writes side by side (replace_many.c);
  * 120 names that servers with files can keep (names.c); 110 pages of names (list.c).
@@ -84,7 +88,7 @@ static int decode(const hf_store *st, const struct hf__rest_reply *r, const char
 
 int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r)
 {
-    return __atomic_load_n(&st->sums, __ATOMIC_RELAXED) < 0 ||
+    return __atomic_load_n(&st->others, __ATOMIC_RELAXED) ||
            hf__s3_is_sum(r->tag, r->body ? r->body : "", r->len);
 }
 
@@ -105,6 +109,13 @@ static int read_once(hf_store *st, const hf_rowkey *key, struct hf__rest_reply *
     return hf__s3_tagged(r, hf__s3_ask(st, &call, r, ret_clock_us, err), what, key, err);
 }
 
+int hf__s3_is_text(hf_store *st, const struct hf__rest_reply *r, const char *text)
+{
+    if (!r->body || r->len != strlen(text) || memcmp(r->body, text, r->len)) return 0;
+    __atomic_store_n(&st->others, !hf__s3_is_sum(r->tag, text, r->len), __ATOMIC_RELAXED);
+    return 1;
+}
+
 int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,
                  int64_t clock_us, hf_row *row, const char *what, hf_error *err)
 {
@@ -118,18 +129,28 @@ int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__re
                    "s3: %s '%s': the reply has no date that fits those before", what, key->text);
 }
 
-int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                const char *what, hf_error *err)
+/* Reads the row. *ret_written: 1 if the object is `text`; NULL: it isn't asked. */
+static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                    const char *what, const char *text, int *ret_written, hf_error *err)
 {
     struct hf__rest_reply r;
     int rc = read_once(st, key, &r, ret_clock_us, what, err);
-    for (int again = 0; !rc && again < ROUNDS && !hf__s3_belongs(st, &r); again++) {
+    for (int again = 0; !rc && !hf__s3_belongs(st, &r); again++) {
+        if (again == ROUNDS || (text && hf__s3_is_text(st, &r, text))) break;
         hf__rest_reply_free(&r);
         rc = read_once(st, key, &r, ret_clock_us, what, err);
     }
+    if (!rc && !hf__s3_belongs(st, &r)) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
+    if (text) *ret_written = !rc && hf__s3_is_text(st, &r, text);
     rc = hf__s3_reads(st, key, rc, &r, *ret_clock_us, row, what, err);
     hf__rest_reply_free(&r);
     return rc;
+}
+
+int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                const char *what, hf_error *err)
+{
+    return read_row(st, key, row, ret_clock_us, what, NULL, NULL, err);
 }
 
 static int s3_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -144,18 +165,19 @@ char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row,
                     hf_error *err)
 {
     const struct hf__row_reader where = {"s3", "replace", key->text, st->how_to_empty};
-    char number[33], *text;
+    char number[33], *text = NULL;
     uint8_t id[16];
     json_t *document = NULL;
     *ret_rc = 0;
+    hf__random(id, sizeof id);
+    hf__put_id(number, id);
     if (row) {
         *ret_rc = hf__row_to_document(row, &where, &document, err);
         if (*ret_rc) return NULL;
-        text = hf__json_text(document);
+        if (!json_object_set_new(document, "write", json_string(number)))
+            text = hf__json_text(document);
         json_decref(document);
     } else {
-        hf__random(id, sizeof id);
-        hf__put_id(number, id);
         text = malloc(REMOVED_CAP);
         if (text)
             snprintf(text, REMOVED_CAP, "{\"format\":%d,\"removed\":\"%s\"}", HF_ROW_FORMAT,
@@ -168,22 +190,24 @@ char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row,
 void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev,
                     const char *tag)
 {
-    int sums = hf__s3_is_sum(tag, text, strlen(text)) ? 1 : -1;
-    __atomic_store_n(&st->sums, sums, __ATOMIC_RELAXED);
+    if (hf__s3_is_sum(tag, text, strlen(text))) __atomic_store_n(&st->others, 0, __ATOMIC_RELAXED);
     remember(st, key, rev, tag);
 }
 
-/* Writes the row on the condition of that ETag. Returns 0, HF_CONFLICT, or the error. */
+/* Writes the row on the condition of that ETag. Returns 0, HF_CONFLICT, or the error; *ret_foreign
+   as in hf__s3_call. */
 static int put(hf_store *st, const struct hf__s3_change *c, const char *text, const char *tag,
-               int *ret_busy, int64_t *ret_clock_us, hf_error *err)
+               int *ret_foreign, int64_t *ret_clock_us, hf_error *err)
 {
+    const struct timespec pause = {0, PAUSE_MS * 1000000L};
     char name[HF_S3_NAME + 1];
     struct hf__s3_call call = {
         .what = "replace", .key = c->key->text, .name = name, .put = text, .tag = tag};
     struct hf__rest_reply r;
     hf__s3_name(c->key->text, c->key->len, name);
     int rc = hf__s3_ask(st, &call, &r, ret_clock_us, err);
-    *ret_busy = call.busy;
+    *ret_foreign = call.foreign;
+    if (call.busy) nanosleep(&pause, NULL);
     if (rc == HF_S3_ABSENT) rc = HF_CONFLICT; /* the object that was to be replaced is gone */
     if (!rc) hf__s3_written(st, c->key, text, c->row ? c->row->rev : 0, r.tag);
     hf__rest_reply_free(&r);
@@ -198,18 +222,20 @@ int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
 }
 
 /* Replaces a row. The row is read first if its ETag isn't known, and after each refusal, because
-   only the row shows whether it is the one that was seen. */
+   only the row shows whether it is the one that was seen. It is also read after a reply with a
+   foreign ETag: if the write was done, the ETags of this store are no sums. */
 static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const char *text,
                           int64_t *ret_clock_us, hf_error *err)
 {
-    const struct timespec pause = {0, PAUSE_MS * 1000000L};
     char tag[HF_REST_TAG];
-    int known = hf__s3_tag_of(st, c->key, c->seen, c->row, tag), busy = 0;
+    int known = hf__s3_tag_of(st, c->key, c->seen, c->row, tag), foreign = 0, written = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        int rc = known ? put(st, c, text, tag, &busy, ret_clock_us, err) : HF_CONFLICT;
-        if (rc != HF_CONFLICT) return rc;
-        if (busy) nanosleep(&pause, NULL);
-        rc = hf__s3_read(st, c->key, c->cur, ret_clock_us, "replace", err);
+        int rc = known ? put(st, c, text, tag, &foreign, ret_clock_us, err) : HF_CONFLICT;
+        if (rc != HF_CONFLICT && !foreign) return rc;
+        rc = read_row(st, c->key, c->cur, ret_clock_us, "replace", text, &written,
+                      foreign ? NULL : err);
+        if (written) return 0;
+        if (foreign) return HF_UNKNOWN;
         if (rc) return rc;
         if (c->cur->rev != c->seen) return HF_CONFLICT;
         if (!c->row && !c->seen) return 0; /* there was no row to delete */

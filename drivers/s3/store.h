@@ -41,7 +41,8 @@ struct hf_store {
     struct hf__s3_where at;
     char how_to_empty[500]; /* for hf__format_refused */
     int let_in;             /* a request was carried out (atomic) */
-    int sums;               /* 1: ETags are MD5 sums; -1: they aren't; 0: not known (atomic) */
+    int others;             /* ETags aren't the MD5 sums of what was written, as with SSE-KMS: an
+                               object has shown that (atomic) */
     pthread_mutex_t mu;     /* protects what follows */
     int64_t ahead_us;       /* the store's clock is ahead of the local one by at least this */
     int64_t ahead_at_us;    /* local: when that was found; 0: nothing is known yet */
@@ -84,6 +85,8 @@ struct hf__s3_call {
     const char *tag;        /* of a write: the ETag of the object that it replaces; "": there is no
                                object */
     int busy;               /* out: refused because another write was under way */
+    int foreign;            /* out: HF_UNKNOWN, because the ETag isn't that of what was sent:
+                               something in between may have answered */
 };
 /*
  * Makes one request. The reply is to be freed in every case. Returns: 0: it was carried out;
@@ -122,7 +125,7 @@ struct hf__s3_change {
    known. */
 int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                   char tag[HF_REST_TAG]);
-/* Returns the text of the object; NULL: *ret_rc and *err say why. */
+/* Returns the text of the object, which no other write has; NULL: *ret_rc and *err say why. */
 char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
                     hf_error *err);
 /* Notes the ETag of the row after a write was carried out. */
@@ -135,6 +138,9 @@ int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r);
    ETag. */
 int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, const hf_rowkey *key,
                   hf_error *err);
+/* Returns 1 if the object that was read is this text, without a NUL: that was written. If its ETag
+   isn't the MD5 sum, the store's ETags are others. */
+int hf__s3_is_text(hf_store *st, const struct hf__rest_reply *r, const char *text);
 /* Takes in what a read with the result `rc` has brought at that time of the store: the row, whose
    ETag is remembered. Returns 0 or the error; HF_UNAVAILABLE if clock_us is 0. */
 int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,

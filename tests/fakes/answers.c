@@ -68,10 +68,14 @@ static int hear(int fd, char *text, size_t cap)
     return 1;
 }
 
-static int say(int fd, const struct answer *a)
+static void (*tag_of)(const char *body, char to[40]);
+
+void answers_tags(void (*of)(const char *body, char to[40])) { tag_of = of; }
+
+static int say(int fd, const struct answer *a, const char *request)
 {
     size_t len = strlen(a->body);
-    char head[300];
+    char head[300], tag[40];
     if (a->status == ANSWER_CLOSED) return 0;
     if (a->status <= ANSWER_NO_HEAD) {
         snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\nContent-Type: appl",
@@ -82,8 +86,10 @@ static int say(int fd, const struct answer *a)
     snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n", a->status < 0 ? 200 : a->status);
     if (a->status != ANSWER_BARE)
         snprintf(head + strlen(head), 100, "Date: %s\r\n", atomic_load(&date));
-    if (a->status == ANSWER_TAGGED)
-        snprintf(head + strlen(head), 100, "ETag: \"d41d8cd98f00b204e9800998ecf8427e\"\r\n");
+    if (a->status == ANSWER_TAGGED) {
+        tag_of(strstr(request, "\r\n\r\n") + 4, tag);
+        snprintf(head + strlen(head), 100, "ETag: %s\r\n", tag);
+    }
     if (a->status != ANSWER_OPEN)
         snprintf(head + strlen(head), 100, "Content-Length: %zu\r\n",
                  len + (a->status == ANSWER_CUT ? 10 : 0));
@@ -99,7 +105,7 @@ static void serve_http(int fd)
     while (text && hear(fd, text, ASKED)) {
         if (sscanf(text, "%*s %599s", path) != 1) break;
         struct answer a = answers_find(path, text);
-        if (!say(fd, &a)) break;
+        if (!say(fd, &a, text)) break;
     }
     free(text);
 }

@@ -11,7 +11,7 @@ enum {
     ANSWER_CUT = -2,    /* the connection is closed in the middle of the answer */
     ANSWER_OPEN = -3,   /* 200, and the body goes on until the client goes */
     ANSWER_BARE = -4,   /* 200, without a Date */
-    ANSWER_TAGGED = -5, /* 200, with the ETag of an empty body */
+    ANSWER_TAGGED = -5, /* 200, with the ETag of the request's body (answers_tags) */
     ANSWER_NO_HEAD = -1000
 };
 /* The connection is closed within the header of the answer, behind the line with this status. */
@@ -28,6 +28,8 @@ struct answer {
 
 /* Before it begins: in which other way a connection is served, until it ends. */
 void answers_by(void (*serve)(int fd));
+/* Before it begins: what writes the ETag of a body. */
+void answers_tags(void (*tag_of)(const char *body, char to[40]));
 /* On a port of the loopback device, which is returned; once a program. */
 int answers_begin(void);
 /* For a way of serving: the answer to that request, which is the last from now on. */

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""An S3 server in memory with a mistake: s3_fake.py PORT-FILE [ignore|ignore-removals|torn]
+"""An S3 server in memory with a mistake: s3_fake.py PORT-FILE [MISTAKE]
 
 "ignore": it knows neither If-Match nor If-None-Match. "ignore-removals": it doesn't know them where
 a removed row is written. "torn": the first read after a write shows the new ETag and the content
-before. No signature is checked.
+before. "twice": as behind a proxy that loses the reply to each PUT and sends it a second time.
+"foreign": something in between answers every second PUT, with an ETag that no object has. "others":
+ETags are no MD5 sums, as with SSE-KMS; "others-later": so are those after ten writes. No signature
+is checked.
 """
 import hashlib
 import os
@@ -12,7 +15,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-objects, before, mutex = {}, {}, threading.Lock()
+objects, before, puts, mutex = {}, {}, [], threading.Lock()
 ignores = sys.argv[2] if len(sys.argv) > 2 else ''
 
 
@@ -36,8 +39,13 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if len(body) < length:
             return
-        tag = '"' + hashlib.md5(body).hexdigest() + '"'
         with mutex:
+            puts.append(self.path)
+            others = ignores == 'others' or ignores == 'others-later' and len(puts) > 10
+            tag = '"' + hashlib.md5(body + b'x' * others).hexdigest() + '"'
+            if ignores == 'foreign' and len(puts) % 2:
+                self.answer(200, tag='"' + 32 * '5' + '"')
+                return
             now = objects.get(self.path, (None, None))[0]
             wants = self.headers.get('If-Match')
             fits = wants == now if wants else not now
@@ -48,6 +56,9 @@ class Handler(BaseHTTPRequestHandler):
             if now and ignores == 'torn':
                 before[self.path] = objects[self.path][1]
             objects[self.path] = (tag, body)
+        if ignores == 'twice':
+            self.answer(412)
+            return
         self.answer(200, tag=tag)
 
     def do_GET(self):

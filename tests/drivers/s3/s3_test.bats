@@ -40,6 +40,39 @@ unsafe() { # WHY
     holdfast -S "$STORE" doctor
 }
 
+@test "a write that a proxy sends twice is one" {
+    fake twice
+    holdfast -S "$STORE" run "$K" -- true
+    holdfast -S "$STORE" run -s "$K" -- true
+    holdfast -S "$STORE" once event -- true
+    run holdfast -S "$STORE" once event -- false
+    [[ $output == *done* ]]
+    holdfast -S "$STORE" forget event
+    eval "$(holdfast -S "$STORE" acquire --lease 9s "$K")"
+    holdfast -S "$STORE" renew --token "$HOLDFAST_TOKEN" "$K"
+    holdfast -S "$STORE" break --token "$HOLDFAST_TOKEN" "$K"
+}
+
+@test "a reply with the ETag of something else grants nothing" {
+    fake foreign
+    holdfast -S "$STORE" run "$K" -- "$HOLDFAST" -S "$STORE" show "$K" --json | grep '"held":true'
+    holdfast -S "$STORE" once event -- true
+    run holdfast -S "$STORE" once event -- false
+    [[ $output == *done* ]]
+}
+
+@test "a server whose ETags are no sums keeps locks" {
+    fake others
+    holdfast -S "$STORE" run "$K" -- true
+    holdfast -S "$STORE" doctor
+}
+
+@test "a server whose ETags are no sums any more keeps locks" {
+    fake others-later
+    for _ in {1..8}; do holdfast -S "$STORE" run "$K" -- true; done
+    holdfast -S "$STORE" doctor
+}
+
 @test "doctor says good, and what it removed are objects that are no rows" {
     holdfast -S "$STORE" doctor
     [ -z "$(holdfast -S "$STORE" ls --all)" ]
