@@ -15,9 +15,9 @@
 #include "kit/fork_gate.h"
 #include "kit/secret.h"
 #include "os.h"
+#include "sign.h"
 
 #include <errno.h>
-#include <jwt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,24 +74,22 @@ void hf__fs_auth_close(struct hf__fs_auth *a)
  *ret_why. */
 static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_why)
 {
-    jwt_t *jwt = NULL;
-    long now = (long)(hf__day_us() / 1000000);
-    *ret_why = "out of memory";
-    if (jwt_new(&jwt)) return HF_NOMEM;
-    int bad = jwt_add_grant(jwt, "iss", a->name) || jwt_add_grant(jwt, "scope", scope) ||
-              jwt_add_grant(jwt, "aud", a->token_uri) || jwt_add_grant_int(jwt, "iat", now) ||
-              jwt_add_grant_int(jwt, "exp", now + STATEMENT_S) ||
-              (a->key_id && jwt_add_header(jwt, "kid", a->key_id)) ||
-              jwt_set_alg(jwt, JWT_ALG_RS256, (const unsigned char *)a->key, (int)strlen(a->key));
-    hf__gate_begin(); /* OpenSSL signs, under locks of its own */
-    *ret = bad ? NULL : jwt_encode_str(jwt);
-    bad = bad || (!*ret && errno == ENOMEM);
-    hf__gate_end();
-    jwt_free(jwt);
-    if (bad || *ret) return bad ? HF_NOMEM : 0;
-    /* OpenSSL may have had no memory, but libjwt doesn't say so. */
-    *ret_why = "the private key can't sign: is it an RSA key in PEM?";
-    return HF_INVALID;
+    json_int_t now = hf__day_us() / 1000000;
+    json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:I}", "iss", a->name, "scope", scope, "aud",
+                          a->token_uri, "iat", now, "exp", now + STATEMENT_S);
+    char *claims = j ? hf__json_text(j) : NULL;
+    int rc = HF_NOMEM;
+    json_decref(j);
+    if (claims) {
+        hf__gate_begin();
+        rc = hf__fs_sign(claims, a->key, a->key_id, ret);
+        hf__gate_end();
+    }
+    free(claims);
+    *ret_why = rc == HF_INVALID ? "the private key can't sign: is it an RSA key in PEM, without a "
+                                  "passphrase?"
+                                : "out of memory";
+    return rc;
 }
 
 /* Appends a field of a form, "name=value&". Returns 0 if there is no memory. */

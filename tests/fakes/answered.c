@@ -46,7 +46,7 @@ void answers_mean(hf_store *st, const struct meaning *all, size_t n, const hf_ro
 
 const char *ported(const char *form)
 {
-    static char text[1400];
+    static char text[4096];
     const char *at = strstr(form, "PORT");
     if (at)
         snprintf(text, sizeof text, "%.*s%d%s", (int)(at - form), form, port, at + 4);

@@ -92,13 +92,11 @@ static const struct way {
     {"curl_multi_perform", 3, 0, INSTEAD, 0, 1},
     {"curl_multi_poll", 3, 0, INSTEAD, 0, 1},
     {"EVP_DecodeBlock", -1, 0, INSTEAD, 1, 1},
-    {"jwt_new", ENOMEM, 0, INSTEAD, 0, 1},
-    {"jwt_add_grant", ENOMEM, 0, INSTEAD, 0, 1},
-    {"jwt_add_grant_int", ENOMEM, 0, INSTEAD, 0, 1},
-    {"jwt_add_header", ENOMEM, 0, INSTEAD, 0, 1},
-    {"jwt_set_alg", ENOMEM, 0, INSTEAD, 0, 1},
-    {"jwt_encode_str", 0, ENOMEM, INSTEAD, 0, 1},
-    {"jwt_encode_str", 0, EINVAL, INSTEAD, 1, 1},
+    {"BIO_new_mem_buf", 0, 0, INSTEAD, 0, 1},
+    {"PEM_read_bio_PrivateKey", 0, 0, INSTEAD, 0, 1},
+    {"EVP_MD_CTX_new", 0, 0, INSTEAD, 0, 1},
+    {"EVP_DigestSignInit", 0, 0, INSTEAD, 0, 1},
+    {"EVP_DigestSign", 0, 0, INSTEAD, 0, 1},
     {"SSL_CTX_new", 0, 0, INSTEAD, 0, 1},
     {"SSL_new", 0, 0, INSTEAD, 0, 1},
     {"BIO_new", 0, 0, INSTEAD, 0, 1},
@@ -239,10 +237,9 @@ DEFINE_FOUR(json_array, json_object, json_string, json_stringn)
 DEFINE_FOUR(json_integer, json_array_append_new, json_object_set_new, json_dump_callback)
 DEFINE_FOUR(curl_global_init, curl_easy_init, curl_easy_setopt, curl_easy_escape)
 DEFINE_FOUR(curl_slist_append, curl_multi_init, curl_multi_add_handle, curl_multi_perform)
-DEFINE_FOUR(curl_multi_poll, EVP_DecodeBlock, jwt_new, SSL_CTX_new)
-DEFINE_FOUR(jwt_add_grant, jwt_add_grant_int, jwt_add_header, jwt_set_alg)
+DEFINE_FOUR(curl_multi_poll, EVP_DecodeBlock, BIO_new_mem_buf, SSL_CTX_new)
+DEFINE_FOUR(PEM_read_bio_PrivateKey, EVP_MD_CTX_new, EVP_DigestSignInit, EVP_DigestSign)
 DEFINE_FOUR(SSL_new, BIO_new, BIO_write, SSL_write)
-DEFINE_ONE(jwt_encode_str)
 DEFINE_FOUR(BIO_meth_new, BIO_meth_set_read, SSL_connect, SSL_read)
 DEFINE_FOUR(protobuf_c_message_unpack, nghttp2_session_callbacks_new, nghttp2_session_client_new,
             nghttp2_session_mem_recv)

@@ -33,7 +33,7 @@ WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
 THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
 EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
 # tests/servers has one of each, which speaks TLS, too.
-SERVERS = ['redis', 's3', 'etcd', 'postgres']
+SERVERS = ['redis', 's3', 'etcd', 'firestore', 'postgres']
 # libpq wants the authorities in a file that is named to it: sslrootcert.
 TRUSTING = [server for server in SERVERS if server != 'postgres']
 # With this openssl.cnf no client would agree with a server that speaks TLS 1.2 or 1.3.
@@ -53,8 +53,8 @@ root=$1 bundles=$2
 shift 2
 pem=${HOLDFAST_TEST_TLS#*[?&]ca*=}
 pem=${pem%%&*}
-cp "$pem" "${pem%.pem}.key" "$root/tmp"
-# Without the authority; the client's own certificate is where it is seen.
+cp "${pem%.pem}".* "$root/tmp"
+# Without the authority; the client's own certificate or account is where it is seen.
 url=$(echo "$HOLDFAST_TEST_TLS" |
     sed -E "s/([?&])ca(cert|file)=[^&]*&?/\1/; s/[?&]$//; s,${pem%.pem},/tmp/tls,g")
 "$@" -S "$url" ls && echo 'trusted by whom?'
@@ -158,7 +158,7 @@ def command(cpu):
     ran(f'{cpu}: its stores are built in', status, said, 'mem')
     point(all(re.search(rf'^ *{name}\b', said, flags=re.M)
               for name in ('mem', 'file', *DRIVERS)), f'{cpu}: all of them', said)
-    status, said = holdfast('-S', 'firestore://x', 'ls')
+    status, said = holdfast('-S', 'nats://x', 'ls')
     point(status == 64 and 'static program, which loads no drivers' in said,
           f'{cpu}: of another store it says that it is static', f'{status} {said}')
     for url in ('mem:', f'file:{where}/tmp/locks', f'sqlite:{where}/tmp/locks.db'):
@@ -313,9 +313,9 @@ def node():
                            url, '2000', cwd=app, path=names('node'))
         ran(f'its life on {url.split(":")[0]}:', status, said)
     # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
-    for server in ('redis', 'postgres'):
+    for server, rounds in (('redis', 2000), ('postgres', 2000), ('firestore', 100)):
         status, said = on_tls(server, node_path, '--expose-gc',
-                              os.path.join(package, 'test', 'life.test.js'), '@TLS', '2000')
+                              os.path.join(package, 'test', 'life.test.js'), '@TLS', str(rounds))
         ran(f'its life on {server} over TLS', status, said)
     for system, pattern in (('linux', f'UNSUPPORTED open: .*package {wanted} isn.t installed'),
                             ('darwin', 'UNSUPPORTED open: .*no binary for darwin'),

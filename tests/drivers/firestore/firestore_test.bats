@@ -56,14 +56,14 @@ peer() {
     PORT=$(cat port)
 }
 
-# A service account's file, with a key of its own.
-account() {
-    openssl genrsa -out key.pem 2048 2>openssl.out
-    openssl rsa -in key.pem -pubout -out public.pem 2>openssl.out
+# A service account's file, with a key of its own unless one is named.
+account() { # TOKEN-URI [KEY]
+    [ $# -gt 1 ] || openssl genrsa -out key.pem 2048 2>openssl.out
+    [ $# -gt 1 ] || openssl rsa -in key.pem -pubout -out public.pem 2>openssl.out
     python3 -c 'import json, sys
 json.dump({"type": "service_account", "client_email": "robot@demo.example",
-           "private_key_id": "key-1", "private_key": open("key.pem").read(),
-           "token_uri": sys.argv[1]}, open("account.json", "w"))' "$1"
+           "private_key_id": "key-1", "private_key": open(sys.argv[2]).read(),
+           "token_uri": sys.argv[1]}, open("account.json", "w"))' "$1" "${2-key.pem}"
 }
 
 @test "seats are documents at their paths below the root, with fields for everybody" {
@@ -284,6 +284,20 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     unset FIRESTORE_EMULATOR_HOST
     HOLDFAST_STORE=firestore://demo-holdfast run -77 holdfast run -n "$K" -- true
     [[ $output == *"no credentials"*FIRESTORE_EMULATOR_HOST* ]]
+}
+
+@test "a key that can't sign is refused, and nobody is asked for its passphrase" {
+    account "http://127.0.0.1:1/token"
+    openssl ecparam -name prime256v1 -genkey -out ec.pem
+    openssl pkcs8 -topk8 -in key.pem -passout pass:xsecretx -out encrypted.pem
+    export HOLDFAST_STORE="firestore://demo-holdfast?credentials=$PWD/account.json"
+    for key in ec.pem encrypted.pem public.pem; do
+        account "http://127.0.0.1:1/token" $key
+        # With a terminal, on which a passphrase could be asked for.
+        run -64 timeout 60 script -qec "'$HOLDFAST' run -n '$K' -- true" typescript
+        [[ $output == *"can't sign"*"an RSA key"*passphrase* ]]
+        [[ $output != *Enter* && $output != *PRIVATE* ]]
+    done
 }
 
 @test "a commit whose answer is lost is neither repeated unseen nor taken for a loss" {
