@@ -27,6 +27,8 @@ struct many {
     uint8_t quiet[AT_ONCE];    /* asked in the short way */
     uint8_t prepared[AT_ONCE]; /* how many statements were prepared just before this one */
     size_t n;
+    int cut; /* a request wasn't sent whole: nothing is sent behind it, because the answer would be
+                taken for that of another */
     char why[200];
 };
 
@@ -89,6 +91,13 @@ static const char *state_of(const PGresult *r)
 
 /* ---- what is asked ---- */
 
+/* Ends the request that libpq has taken (`taken`). Returns 0 if it isn't sent whole. */
+static int sent_whole(struct many *m, int taken)
+{
+    if (!taken || !PQpipelineSync(m->link->pg)) m->cut = 1;
+    return !m->cut;
+}
+
 /* Prepares a frequent statement, as in link.c. Returns how many answers come for that. */
 static int prepare(struct many *m, const struct hf__pg_often *often, int n)
 {
@@ -96,8 +105,8 @@ static int prepare(struct many *m, const struct hf__pg_often *often, int n)
     Oid types[HF_PG_VALUES];
     for (int i = 0; i < n; i++) types[i] = TEXT_OID;
     if (link->pooled || link->forgets || link->prepared & often->bit) return 0;
-    if (!PQsendPrepare(link->pg, often->name, often->sql, n, types)) return 0;
-    PQpipelineSync(link->pg);
+    if (m->cut || !sent_whole(m, PQsendPrepare(link->pg, often->name, often->sql, n, types)))
+        return 0;
     link->prepared |= often->bit;
     return 1;
 }
@@ -107,11 +116,11 @@ static int send_one(struct many *m, const struct hf__pg_often *often, int n,
 {
     Oid types[HF_PG_VALUES];
     PGconn *pg = m->link->pg;
+    if (m->cut) return 0;
     for (int i = 0; i < n; i++) types[i] = TEXT_OID;
-    int sent = m->link->prepared & often->bit
-                   ? PQsendQueryPrepared(pg, often->name, n, values, NULL, NULL, 0)
-                   : PQsendQueryParams(pg, often->sql, n, types, values, NULL, NULL, 0);
-    return sent && PQpipelineSync(pg);
+    return sent_whole(m, m->link->prepared & often->bit
+                             ? PQsendQueryPrepared(pg, often->name, n, values, NULL, NULL, 0)
+                             : PQsendQueryParams(pg, often->sql, n, types, values, NULL, NULL, 0));
 }
 
 /* Puts the replace into the pipeline. Returns 0 if that failed: then the replace has its result. */
@@ -123,7 +132,7 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
                                              addresses};
     struct hf__fields f;
     const char *why;
-    int rc = hf__put_fields(item->row, HF_JSON_TEXT, &f, &why);
+    int sent = 0, rc = hf__put_fields(item->row, HF_JSON_TEXT, &f, &why);
     if (rc) {
         fail(item, rc, why);
     } else {
@@ -133,10 +142,11 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
             hf__pg_word(item->key, item->row, word);
             hf__put_addresses(addresses, item->row);
         }
-        if (!send_one(m, often, n, values)) fail(item, HF_UNKNOWN, "it could not be sent");
+        sent = send_one(m, often, n, values);
+        if (!sent) fail(item, HF_UNKNOWN, "it could not be sent");
     }
     hf__free_fields(&f);
-    return item->result == HF_UNKNOWN && !rc;
+    return sent;
 }
 
 /* ---- what is answered ---- */
@@ -197,11 +207,11 @@ static int wait_for_no_lock(struct many *m)
     const char *values[] = {ms};
     if (m->link->pooled) return 0;
     snprintf(ms, sizeof ms, "%lld", (long long)m->st->how.io_timeout_ms);
-    return PQsendQueryParams(m->link->pg,
-                             "SELECT set_config('lock_timeout', '" LOCK_MS "', false), "
-                             "set_config('statement_timeout', $1::text, false)",
-                             1, NULL, values, NULL, NULL, 0) &&
-           PQpipelineSync(m->link->pg);
+    return sent_whole(m,
+                      PQsendQueryParams(m->link->pg,
+                                        "SELECT set_config('lock_timeout', '" LOCK_MS "', false), "
+                                        "set_config('statement_timeout', $1::text, false)",
+                                        1, NULL, values, NULL, NULL, 0));
 }
 
 /* Puts all replaces that have no result into the pipeline. Returns the number of statements
@@ -259,7 +269,7 @@ static int round_trip(struct many *m, int first)
         PQclear(r);
     }
     m->n = again;
-    return whole && see_prepared(m, behind);
+    return whole && see_prepared(m, behind) && !m->cut;
 }
 
 static void replace(struct many *m)
