@@ -33,7 +33,8 @@ enum {
     SUSPENDED_US = 60000000,
     LOOK_US = 100000,  /* how often to look for processes that are to end */
     BLIND_US = 250000, /* how often to check a lock that has no descriptor */
-    FIXED = 2          /* the entries for poll: signals, damage; then the locks */
+    FIXED = 2,         /* the entries for poll: signals, damage; then the locks */
+    REPORTED = -2      /* in place of the descriptor of a lock whose loss has been reported */
 };
 
 enum phase { RUNNING, STOPPING, KILLING };
@@ -44,7 +45,8 @@ struct watch {
     struct tree tree;
     enum phase phase;
     int ended, raw; /* whether the main process has ended, and how (as of waitpid) */
-    int typed_int, armed, blind, stop_sig;
+    int typed_int, armed, stop_sig;
+    int blind;        /* a lock has no descriptor that tells a loss: it is asked now and then */
     int carries;      /* the hold lasts as long as the command has its descriptor open */
     int told_to_stop; /* TSTP came since the last CONT */
     int64_t arm_us, stop_us, kill_us, give_up_us;
@@ -141,8 +143,9 @@ static void arm(struct watch *w)
 static void ask_locks(struct watch *w)
 {
     for (size_t i = 0; !w->end->damaged && i < w->job->n; i++)
-        if (w->job->locks[i] && w->fds[FIXED + i].fd != -2 && hf_left_ms(w->job->locks[i]) <= 0) {
-            w->fds[FIXED + i].fd = -2;
+        if (w->job->locks[i] && w->fds[FIXED + i].fd != REPORTED &&
+            hf_left_ms(w->job->locks[i]) <= 0) {
+            w->fds[FIXED + i].fd = REPORTED;
             lock_lost(w, w->job->locks[i]);
         }
 }
@@ -287,7 +290,7 @@ static void watch_loop(struct watch *w)
         }
         for (nfds_t i = FIXED; i < w->n_fds; i++)
             if (w->fds[i].revents) {
-                w->fds[i].fd = -2;
+                w->fds[i].fd = REPORTED;
                 lock_lost(w, w->job->locks[i - FIXED]);
             }
         if (w->stop_us && now >= w->stop_us) stop_self(w);

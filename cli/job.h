@@ -46,7 +46,7 @@ struct job {
     hf *store;
     hf_lock *const *locks; /* some may be NULL */
     size_t n;
-    enum on_lost on_lost;
+    enum on_lost on_lost;  /* what --on-lost asks for; the command isn't told by hf_on_lost */
     int close_session;     /* the command isn't given the descriptor that carries the hold */
     int64_t lease_ms;      /* the lease; 0: the hold lasts as long as processes have the
                               descriptor */

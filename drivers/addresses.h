@@ -6,7 +6,7 @@
  * An address is the first half of a request's id, in hex. All requests of a handle have it in
  * common, but for those whose id the caller has chosen.
  *
- * Thread safety: none of its own; a caller protects its struct hf__addresses.
+ * Thread safety: none of its own; a caller protects what it passes.
  */
 #ifndef HF_ADDRESSES_H
 #define HF_ADDRESSES_H

@@ -80,7 +80,7 @@ extern "C" {
       "the change may still be made; a grant ends with its lease",                           \
       "look before another attempt: holdfast show KEY")                                      \
     X(UNAVAILABLE, -6, 69, "the store cannot be reached",                                    \
-      "what was held stays so until its lease or its process ends",                          \
+      "nothing was changed; what was held stays so until its lease or its process ends",     \
       "check that the store is there and can be reached, then try again")                    \
     X(DENIED, -7, 77, "permission denied", "the store refused the request",                  \
       "check the user, the password and the rights that the store asks for")                 \
@@ -94,7 +94,8 @@ extern "C" {
       "see what is damaged: holdfast doctor URL; holdfast ls")                               \
     X(FULL, -12, 69, "no room left", "nothing was added",                                    \
       "make room, or delete unused rows: holdfast prune")                                    \
-    X(NOMEM, -13, 70, "out of memory", "what was held is held still", "free memory, then try again")
+    X(NOMEM, -13, 70, "out of memory", "what was held is held still",                        \
+      "free memory or end threads, then try again")
 
 enum hf_code {
 #define HF_CODE_ENUM(name, number, status, text, state, action) HF_##name = number,

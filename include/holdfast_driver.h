@@ -1,9 +1,10 @@
 /*
  * holdfast_driver.h - what a store must offer. For authors of drivers.
  *
- * A driver carries rows; it never decides. It doesn't retry, sleep (except where it is asked to),
- * interpret a lease, look at a wall clock, or log. All of the lock is in core/state/step.c, above
- * two operations: "read a row" and "replace the row if nobody did so before". See
+ * A driver carries rows. It doesn't retry, sleep (except where it is asked to), interpret a lease,
+ * look at a wall clock, or log. All of the lock is in core/state/step.c, above two operations:
+ * "read a row" and "replace the row if nobody did so before". Only the optional `acquire` decides
+ * anything: it does in one request what a step would do for a plain request. See
  * doc/adding-a-driver.md.
  *
  * A driver defines one `const struct hf_driver`, by HF_DRIVER_ENTRY(SCHEME) = {...}. As a module it

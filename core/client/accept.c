@@ -86,7 +86,8 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
 
 /* A waiter that was handed the key holds already. Where a write takes a while, the wait ends
    without writing its claim: the next renewal is the claim, too, and the renewer makes it soon.
-   Returns 0 if there is too little time left for that, or if nothing is to be renewed. */
+   Returns 0 if there is too little time left for that, if nothing is to be renewed, for a
+   once-event, and on stores that are local or tell deaths. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;

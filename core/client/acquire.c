@@ -98,8 +98,8 @@ static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uin
 }
 
 /* Makes one acquire with the handle's own party, on a local store. Called under the mutex, so the
-   party has HF_PARTY_AT_ONCE. In *cur only the fields that a grant reports are valid; the rest may
-   be left over from a conflict.
+   party has HF_PARTY_AT_ONCE. In h->row only the fields that a grant reports are valid after it;
+   the rest may be left over from a conflict.
    Returns: 0, with *ret; positive: the key isn't free, or the request would wait for a disk. */
 static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
@@ -204,10 +204,10 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
         pthread_mutex_unlock(&h->mu);
         return rc;
     }
-    int plain = !options || (!o->lease_ms && !o->max_hold_ms && !o->at_least_ms && !o->flags &&
-                             o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
+    int defaults = !options || (!o->lease_ms && !o->max_hold_ms && !o->at_least_ms && !o->flags &&
+                                o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
     rc = HF_CONFLICT;
-    if (plain && !e->first && h->port.drv->acquire && h->port.caps.local)
+    if (defaults && !e->first && h->port.drv->acquire && h->port.caps.local)
         rc = acquire_now(h, e, ret, err);
     if (rc > 0) /* not free, or it would wait for a disk */
         rc = acquire_by_wait(h, e, o, 0, ret, NULL, err);

@@ -45,7 +45,7 @@ static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
 struct hf_entry {
     struct hf_entry *next;
     hf_rowkey key;
-    uint64_t hint;
+    uint64_t hint;                /* the driver's, which writes it through key.hint */
     struct hf_wait *first, *last; /* the local queue; the first one asks the store */
     struct hf_lock *locks;
     uint32_t refs; /* waits, locks and calls under way; an entry with none may be forgotten */
@@ -127,10 +127,10 @@ struct hf_lock {
     uint8_t named;           /* the caller chose its id, and may ask again */
     /* Its own. */
     unsigned forks; /* hf__forks of the process that made it */
-    uint8_t plain;  /* at `rev` the row held this grant and nothing else */
+    uint8_t sole;   /* at `rev` the row held this grant and nothing else */
     uint8_t mode;   /* enum hf_mode */
-    uint8_t id[16]; /* the id of its request; unset if it was acquired with default options on an
-                       instant store */
+    uint8_t id[16]; /* the id of its request; unset if it was acquired with default options on a
+                       local store */
     pthread_t callback_thread;
     char own_owner[HF_OWNER_CAP];
     /* The rest is for a grant that ends by time or is renewed; otherwise it is all zero. */
@@ -207,7 +207,7 @@ struct hf_wait {
     void *arg;
 };
 
-/* The peers that were found alive in this round of the expiry monitor. */
+/* The peers that the expiry monitor has asked about in this round. */
 #define HF_ROUND_CAP 16
 struct hf_round {
     uint64_t session[HF_ROUND_CAP];
@@ -221,16 +221,16 @@ enum hf_closing { HF_OPEN, HF_CLOSING_WAITS, HF_CLOSING_LOCKS, HF_CLOSING_THREAD
 struct hf {
     struct hf_port port;
     pthread_mutex_t mu;
-    pthread_cond_t changed; /* signalled when a lock's `busy` or `in_callback` ends, when a wait
-                               ends, and at the end of the handle */
+    pthread_cond_t changed; /* signalled when a lock's `busy` or `in_callback` ends, and while the
+                               handle is closed: when a wait ends, and at its end */
     enum hf_closing closing;
 
     struct hf_entry **table;
     uint32_t buckets, entries;
     hf_lock *free_locks;
-    hf_party party;      /* what an acquisition with default options asks for; its id is unused */
+    hf_party party;      /* what an acquisition with default options asks for; its id is fresh */
     hf_row row;          /* for the fast path, on which it never needs more room than its own */
-    int64_t no_clock_us; /* an instant store's clock is read when it is needed: this takes what its
+    int64_t no_clock_us; /* a local store's clock is read when it is needed: this takes what its
                             calls return */
     uint64_t next_id[2];
     unsigned next_wakeup;

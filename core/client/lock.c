@@ -61,7 +61,7 @@ void hf__lock_free(hf_lock *l)
 /* Returns 1 if the row has this grant and nothing else. The token of a later grant counts as
    something else, because a blind write must not lower it. Rev 0: the rest of the row isn't
    known. */
-static uint8_t is_plain(const hf_row *row, uint64_t token)
+static uint8_t is_sole(const hf_row *row, uint64_t token)
 {
     return row->rev && row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
 }
@@ -92,7 +92,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->lost = l->loss_reported = l->releasing = l->in_callback = 0;
     l->detached = l->adopted = l->unrenewed = l->pending_release = 0;
     l->lost_by = l->busy = l->named = 0;
-    l->plain = is_plain(row, l->token);
+    l->sole = is_sole(row, l->token);
     l->mode = p->mode;
 }
 
@@ -172,7 +172,7 @@ void hf__note_row(hf_lock *l, const hf_row *row)
     if (at < 0) return;
     l->expires_us = row->party[at].expires_us;
     l->rev = row->rev;
-    l->plain = is_plain(row, l->token);
+    l->sole = is_sole(row, l->token);
     if (l->renew_at_us != INT64_MAX) keep_row(l, row);
 }
 

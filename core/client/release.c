@@ -53,7 +53,7 @@ static int release_instantly(hf_lock *l)
 {
     hf *h = l->h;
     const struct hf_port *port = &h->port;
-    if (!l->plain || !port->caps.local || l->at_least_ms || l->expires_us || !hf__believed(l))
+    if (!l->sole || !port->caps.local || l->at_least_ms || l->expires_us || !hf__believed(l))
         return HF_CONFLICT;
     leave_free(&h->row, l, l->rev + 1);
     /* Not by hf__port_replace, whose count is atomic: under the mutex it needn't be. */
@@ -68,7 +68,7 @@ static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
     hf *h = l->h;
     struct hf_port *port = &h->port;
     hf_row row;
-    if (!l->plain || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
+    if (!l->sole || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
     /* If a notification has brought a later row, a waiter is in it. */
     *ret_known = hf__notified_row(l, l->rev + 1, cur);
     if (*ret_known) return HF_CONFLICT;
@@ -76,7 +76,7 @@ static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
     leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
     memcpy(row.last_id, l->id, sizeof row.last_id); /* the acquire may have been sent twice */
     l->busy = l->releasing = 1;
-    hf__yield_due(port, l->e, hf__local_us());
+    hf__yielded(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
     int rc = hf__port_replace(port, &l->e->key, l->rev, &row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
@@ -150,7 +150,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     if (rc) return rc;
     if (keeper) ev.session = keeper->id;
     if (!known && !maybe_done) known = hf__notified_row(l, l->rev, row);
-    if (!l->h->port.caps.local) hf__yield_due(&l->h->port, l->e, hf__local_us());
+    if (!l->h->port.caps.local) hf__yielded(&l->h->port, l->e, hf__local_us());
     rc = hf__lock_event(l, &ev, row, known, &out, err);
     /* 0: other holders or waiters are in the row now */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();

@@ -7,8 +7,8 @@
 #include "holdfast.h"
 
 /* Releases the lock, and frees it unless the release is pending. Returns as hf_release. Called
-   under the mutex, and returns without it. A thread that has found the lock in a list must not use
-   it after that. */
+   with the mutex, which is released during a request. A thread that has found the lock in a list
+   must not use it after that. */
 int hf__release(hf_lock *lock, hf_error *err);
 
 #endif

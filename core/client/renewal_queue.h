@@ -56,7 +56,8 @@ struct hf_renewals {
 /* Sets when the lock is to be renewed; INT64_MAX: not at all, or no longer. Under the mutex, as the
    next ones. */
 void hf__renew_at(hf_lock *lock, int64_t at_us);
-/* Plans the renewal for when a third of the lease, or of what is left of it, is over. */
+/* Plans the renewal for when a third of the lease, or of what is left of it, is over. It isn't the
+   claim of a handover, unless the caller says so afterwards (`claims`). */
 void hf__plan_renewal(hf_lock *lock);
 /* Returns 1 if the lock is to be renewed, and no thread works on it. */
 int hf__renewable(const hf_lock *lock);

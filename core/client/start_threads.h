@@ -23,7 +23,7 @@ void hf__wake_renewer(hf *h);
 /* Wakes the thread that sleeps on this wakeup of the handle, or for notifications. Needs no
    mutex. */
 void hf__interrupt(hf *h, uint8_t wakeup);
-/* Plans the lock's renewal, and wakes the renewer if need be. */
+/* Puts the lock into its queue again, by its renew_at_us, and wakes the renewer if need be. */
 void hf__kick_renewer(hf_lock *lock);
 
 #endif

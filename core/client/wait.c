@@ -244,6 +244,7 @@ void hf__wait_until_over(hf *h, struct hf_wait *w)
     } else if (!over) {
         /* The first look is ours: uncontended, no other thread is needed. */
         do {
+            /* look_at_us is 0, unless a pause comes first (hf__yields_first). */
             hf__cond_until(&w->changed, &h->mu, w->look_at_us);
             pthread_mutex_unlock(&h->mu);
             over = hf__wait_advance(w);

@@ -206,7 +206,7 @@ static int64_t pause_us(const struct hf_port *port, uint32_t yields)
     return LOOKS * 1000 * (int64_t)hf__port_poll_ms(port);
 }
 
-int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
+int hf__yielded(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
 {
     if (e->wrote_us && now_us - e->wrote_us < pause_us(port, e->yields)) return 0;
     if (!e->wrote_us || now_us > e->yield_at_us) {
@@ -227,7 +227,7 @@ int hf__yields_first(struct hf_wait *w)
     if (port->caps.local || w->deadline_us <= w->started_us) return 0;
     pthread_mutex_lock(&w->h->mu);
     int64_t now = hf__local_us();
-    int waits = !hf__yield_due(port, e, now) && now >= e->yield_at_us;
+    int waits = !hf__yielded(port, e, now) && now >= e->yield_at_us;
     int64_t until = e->wrote_us + pause_us(port, e->yields);
     waits &= until < w->deadline_us;
     if (waits) hf__look_at(w, until);

@@ -38,16 +38,17 @@ int hf__lets_others_act(struct hf_wait *w, const hf_row *row);
 
 /* ---- a pause before the first look ---- */
 
-/* Called before this handle writes the row. Returns 1 if since its last write the handle has left
-   the row alone for as long as a pause lasts; that counts as a yield. Otherwise returns 0. */
-int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
+/* Called before this handle writes the row. Returns 1 if no pause is needed: since its last write
+   the handle has left the row alone for as long as a pause lasts, which counts as a yield, or
+   others are in the row. Otherwise returns 0. */
+int hf__yielded(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
 /* Returns 1 if the first look is put off to look_at_us. The look of an attempt (wait 0) never
    is. */
 int hf__yields_first(struct hf_wait *w);
 
 /* ---- the dispatcher's queue ---- */
 
-/* Sets the time of the next look; or moves it to at_us, if that is later. Called by the thread that
+/* Sets the time of the next look; or makes it at_us, if that is earlier. Called by the thread that
    drives the wait (also without the mutex), or while no thread looks. */
 void hf__look_at(struct hf_wait *w, int64_t at_us);
 void hf__look_by(struct hf_wait *w, int64_t at_us);

@@ -22,8 +22,9 @@ static void lasts(struct hf_session *t, int64_t sent_us, int64_t ms)
 {
     t->lives_until_us = sent_us + safe_us(ms);
     t->until_us = hf__min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
-    /* The session of a single grant counts from the grant: hf__session_begins. */
-    if (t->own && t->keep_at_us != INT64_MAX) t->until_us = t->lives_until_us;
+    /* The session of a single grant counts from the grant: hf__session_begins. Of a session that
+       was made elsewhere only the store says for how long it is kept. */
+    if (t->adopted || (t->own && t->keep_at_us != INT64_MAX)) t->until_us = t->lives_until_us;
     if (t->keep_at_us != INT64_MAX) t->keep_at_us = sent_us + (int64_t)t->lease_ms * 1000 / 3;
 }
 

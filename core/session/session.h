@@ -58,7 +58,7 @@ struct hf_keepers {
 struct hf_sessions_above {
     void (*lost)(hf *h, const struct hf_session *s);        /* it is over */
     void (*ends_sooner)(hf *h, const struct hf_session *s); /* than was said before */
-    int (*need_renewer)(hf *h, hf_error *err); /* wakes the thread that calls hf__sessions_tend */
+    int (*need_renewer)(hf *h, hf_error *err); /* starts the thread that calls hf__sessions_tend */
     void (*wake_renewer)(hf *h);
     /* Tells the keepers that a session was made, or is to be kept at another time. Returns 0 if
        there is no thread that would keep it. */

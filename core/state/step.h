@@ -104,8 +104,8 @@ int64_t hf__find_token(const hf_row *row, uint64_t token);
    holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
 int64_t hf__find_grant(const hf_row *row, uint64_t token);
 
-/* Completes *party, the holder of a grant that the store's `acquire` has made: fills in what the
-   reply doesn't bring. */
+/* Completes cur->party[0], the holder of a grant that the store's `acquire` has made, from the
+   party that asked: fills in what the reply doesn't bring. */
 void hf__row_taken(hf_row *cur, const hf_party *party);
 void hf__row_copy_mark(hf_row *to, const hf_row *from);
 

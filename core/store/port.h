@@ -68,7 +68,7 @@ int hf__port_scan(struct hf_port *port, const char *prefix,
 int hf__port_sync(struct hf_port *port, const hf_rowkey *key, hf_error *err);
 int hf__port_inspect(struct hf_port *port, void (*say)(void *arg, int ok, const char *text),
                      void *arg, hf_error *err);
-/* Returns 1 and the text, or 0. */
+/* Returns 1 and the driver's warning, or 0: there is none. */
 int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
 
 /* These make requests about sessions (caps.sessions), count them, and take in the clock. */

@@ -45,7 +45,7 @@ struct renewal {
     int mine;         /* it may have landed */
     int sent;         /* in this call */
     uint32_t among;   /* how many renewals the request had */
-    int late;         /* time ran out before all of them were sent */
+    int late;         /* the request took all the time that it had */
     int stuck;        /* the first one that wasn't answered: those behind it may only have waited
                          for it */
     int rc;
@@ -159,7 +159,7 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
         struct renewal *r = &b->one[b->n];
         if (!hf__renewable(l) || waits_for_key(l)) continue;
         if (!hf__perhaps_held_at(l, now)) {
-            hf__mark_expired(l); /* it isn't renewed; its holder has been notified */
+            hf__mark_expired(l); /* which tells its holder */
             continue;
         }
         l->e->renewing = 1;

@@ -94,7 +94,8 @@ static void renew_one(hf_lock *l)
 /* Renews what is due in a queue: with others in one request, where the driver has `replace_many`
    (`batch`, renew_batch.c), otherwise alone (renew.c). Called with the mutex, which is released
    during requests.
-   Returns: 0: nothing was due; 1: one lock was renewed; or what hf__renew_batch returns. */
+   Returns: 0: nothing was due; 1: one lock was renewed or released, or was over; or what
+   hf__renew_batch returns. */
 static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue)
 {
     struct hf_deadlines *due = &h->renewals.due[queue];
@@ -112,7 +113,7 @@ static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue qu
 
 /* ---- the workers ---- */
 
-/* Returns the queue that a worker looks at first. The first worker leaves the doubtful renewals,
+/* The queues in which a worker looks, in turn. The first worker leaves doubtful and late renewals,
    which may hang, to the others. */
 static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] = {
     {HF_RENEWALS_DUE, HF_RENEWALS_DUE, HF_RENEWALS_DUE},

@@ -19,7 +19,8 @@ enum { BLIND_HEAD_US = 10000, CHECKS_AT_ONCE = 64 };
 enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
 /* Returns 1 if the session is alive. The store is asked once a round, however many waits depend on
-   the session. If the store can't tell, the session counts as alive, and is asked for again
+   the session (more than HF_ROUND_CAP sessions are asked for more often). If the store can't tell,
+   the session counts as alive, and is asked for again
    (*ret_unsure). */
 static int lives(hf *h, uint64_t session, int *ret_unsure)
 {
@@ -35,9 +36,9 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
     return alive != 0;
 }
 
-/* Has the party ahead of the waiter at `at`, or a holder, expired or died? *next: when to look
- * again.
- */
+/* Returns 1 if the waiter at `at` has to act on the row: a holder's time is over; the party ahead
+   has died; or, for the first waiter, a holder has died or there is none. *next: when to look
+   again. */
 static int must_act(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
 {
     hf *h = w->h;
@@ -143,10 +144,11 @@ static int may_sweep(hf *h)
 }
 
 /*
- * A session may have died: of many waits those that depend on one that has are checked at
- * once. The others are, too, but of many not each time: the dead may have been about to grant a key
- * that it neither held nor waited for before them. A session of which the store can't tell is asked
- * for by the waits that depend on it, which report then that the store is gone.
+ * A session may have died. Few waits: all of them are checked. Many: those that depend on a dead
+ * session are checked at once, and all of them only now and then (may_sweep), because the dead
+ * process may have been about to grant a key that it neither held nor waited for. Where the store
+ * can't tell whether a session lives, the waits that depend on it are checked, too: they report
+ * that the store is gone.
  */
 void hf__check_after_death(hf *h)
 {

@@ -34,10 +34,11 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
    goes back only if the server's clock was set, and is never ahead of the server's clock. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
 
-/* Returns the clock for a reply that said clock_us, with a row of that rev (0: no row). A row that
-   was written lately is ahead of the dates that were used before. Another one may be lost, or
-   restored from a snapshot; others may have used a date that is closer than ours. So this one isn't
-   behind what the server would have told with that reply: where that isn't certain it asks. */
+/* Returns the clock for a reply that said clock_us, with a row of that rev (0: no row). The clock
+   is never behind the date that the server would have sent with that reply. A row that was written
+   lately proves that, because its rev is ahead of the dates that were used before. An old row, or a
+   missing one, proves nothing: it may be restored from a snapshot, and another client may have used
+   a later date. Then this asks the server for its date. */
 int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock_us);
 
 /* Makes the next request ask for the date again, unless it was asked for just now. */

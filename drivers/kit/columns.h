@@ -75,12 +75,12 @@ extern const struct hf__field_type {
 
 struct hf__fields {
     int64_t n[HF_FIELDS];        /* of the numbers */
-    const char *text[HF_FIELDS]; /* the lengths of texts, and of JSON as text; borrowed */
-    size_t len[HF_FIELDS];
-    json_t *json[HF_FIELDS]; /* of JSON; NULL: empty */
-    unsigned got, wrong;     /* of a row that is read: a bit for each field that was found */
-    char request[33];        /* of a row that is written: what text[HF_FIELD_REQUEST] points to */
-    char *made[HF_FIELDS];   /* the texts that hf__put_fields has allocated */
+    const char *text[HF_FIELDS]; /* texts, and JSON as text; borrowed */
+    size_t len[HF_FIELDS];       /* the lengths of these */
+    json_t *json[HF_FIELDS];     /* of JSON; NULL: empty */
+    unsigned got, wrong;         /* of a row that is read: a bit for each field that was found */
+    char request[33];      /* of a row that is written: what text[HF_FIELD_REQUEST] points to */
+    char *made[HF_FIELDS]; /* the texts that hf__put_fields has allocated */
 };
 #define HF_NO_FIELDS \
     {                \

@@ -263,13 +263,36 @@ void hf__mg_how_free(struct hf__mg_how *how)
    done: see code_of_server. */
 enum { AMBIGUOUS = 1 };
 
-/* Returns 1 if the server is shutting down, or isn't the primary any more: then the new primary has
-   to be found. */
+/* Returns 1 if the server can't serve now (it is shutting down, it ran out of time), or isn't the
+   primary any more: then a new connection looks for the primary. */
 static int has_moved(int code)
 {
-    static const int codes[] = {6,     7,     24,    46,    50,    64,    89,    91,    112,
-                                134,   189,   202,   262,   317,   9001,  10058, 10107, 11600,
-                                11601, 11602, 13388, 13435, 13436, 14064, 100,   79};
+    static const int codes[] = {6 /* HostUnreachable */,
+                                7 /* HostNotFound */,
+                                24 /* LockTimeout */,
+                                46 /* LockBusy */,
+                                50 /* MaxTimeMSExpired */,
+                                64 /* WriteConcernFailed */,
+                                79 /* UnknownReplWriteConcern */,
+                                89 /* NetworkTimeout */,
+                                91 /* ShutdownInProgress */,
+                                100 /* UnsatisfiableWriteConcern */,
+                                112 /* WriteConflict */,
+                                134 /* ReadConcernMajorityNotAvailableYet */,
+                                189 /* PrimarySteppedDown */,
+                                202 /* NetworkInterfaceExceededTimeLimit */,
+                                262 /* ExceededTimeLimit */,
+                                317 /* ConnectionPoolExpired */,
+                                9001 /* SocketException */,
+                                10058 /* LegacyNotPrimary */,
+                                10107 /* NotWritablePrimary */,
+                                11600 /* InterruptedAtShutdown */,
+                                11601 /* Interrupted */,
+                                11602 /* InterruptedDueToReplStateChange */,
+                                13388 /* StaleConfig */,
+                                13435 /* NotPrimaryNoSecondaryOk */,
+                                13436 /* NotPrimaryOrSecondary */,
+                                14064 /* of an old mongos: the set has no primary */};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (codes[i] == code) return 1;
     return 0;

@@ -8,7 +8,7 @@
 
 enum { PAGE_ROWS = 64 };
 
-/* Cuts the text behind its last whole character. */
+/* Returns the length of the text without a character that was cut off at its end. */
 static size_t whole_characters(const char *text)
 {
     size_t len = strlen(text);

@@ -244,7 +244,7 @@ static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream
 
 #define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
 
-/* Does what read_stream does, with a connection of its own. */
+/* Connects, opens the change stream, and reads it (read_stream). Returns 1 if any of that fails. */
 static int follow(hf__mg_listener *listener, struct hf__mg_link *link, int *ret_opened)
 {
     *ret_opened = 0;

@@ -88,7 +88,7 @@ void hf__pg_how_free(struct hf__pg_how *how)
     }
 }
 
-/* Returns 1 if the option is the driver's own, or one of libpq's. */
+/* Returns 1 if the list `known` has the name. */
 static int known_option(const char *name, size_t len, const char *const *known)
 {
     for (; *known; known++)
@@ -290,7 +290,7 @@ static int send_it(struct hf__pg_link *link, const struct statement *s, int64_t 
     return PQsendQueryParams(link->pg, s->sql, s->n, types, s->values, NULL, NULL, 0);
 }
 
-/* Sets `err` to the reason why there is no answer. */
+/* Writes the reason why there is no answer. */
 static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, int64_t until_us,
                   char *why, size_t cap)
 {

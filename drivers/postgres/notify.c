@@ -24,13 +24,15 @@
 
 enum { RETRY_MS = 5000, SPARE_CHANNELS = 64, OVER = 1 };
 
+/* What is known of a key since its last notification: nothing; its row; that the request `another`
+   was granted it. */
 enum says { NOTHING, THE_ROW, ANOTHER };
 
 struct subscription {
     struct hf__sub_key key;
     struct subscription *unread_next;
     uint8_t unread; /* the key is in the list of keys to read, and pinned */
-    uint8_t shown;  /* a notification was THE_ROW after the row was last read */
+    uint8_t shown;  /* the wait has been given THE_ROW that was read last, as a payload */
     enum says says;
     hf_row *row;         /* THE_ROW */
     uint8_t another[16]; /* ANOTHER */

@@ -16,17 +16,17 @@ enum { HF_PG_WORD_CAP = 96 };
 typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
 
 /* The one connection with subscriptions, for all waits of a handle. Only the thread that sleeps in
-   next_event uses it. The notifications have a mutex, because other threads read them. */
+   hf__pg_sleep uses it. The notifications have a mutex, because other threads read them. */
 struct hf__pg_listener {
     struct hf__pg_link link;
     char channel[64]; /* the channel of all keys, for waits that aren't queued */
     int listens_all;  /* listens there */
     int64_t retry_at_us;
     uint64_t events;
-    hf__pg_read *read;
+    hf__pg_read *read; /* read_notified in postgres.c */
     hf_store *st;
     pthread_mutex_t mu;
-    struct hf__sub sub; /* 1: keys of queued waits have a channel, that of an address */
+    struct hf__sub sub; /* keys of queued waits have a channel, that of an address */
     struct subscription *unread,
         **unread_end; /* the keys whose rows are to be read, in the order of their notifications */
     int wake_fd;

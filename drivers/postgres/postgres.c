@@ -210,6 +210,7 @@ static int pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     hf_row grant;
     PGresult *r;
     hf_row_init(&grant);
+    /* Decides nothing: it fills in the fields that the statement stores if the key is free. */
     int rc = hf_row_acquire(&grant, party, 0, 1);
     if (!rc) rc = hf__put_fields(&grant, HF_JSON_TEXT, &f, &why);
     if (!rc) {

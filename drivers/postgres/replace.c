@@ -6,7 +6,7 @@
  * only whether it was done. Acquire and release by it take 2.9 times as long as one bare UPDATE by
  * libpq, at length 4.8 times (medians of bench-stores, five interleaved runs of each). A short
  * statement that is refused costs one round trip more. So only a handle that seems to be alone with
- * the key tries it.
+ * the key tries it; replace_many.c tries it for each renewal.
  */
 #include "store.h"
 

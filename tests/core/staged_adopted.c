@@ -153,12 +153,31 @@ static void lost_a_second_later(void **state)
     done();
 }
 
+/* Its holder has renewed it for longer than its lease: it is kept for that long, and says so. */
+static void kept_for_longer_than_its_lease(void **state)
+{
+    (void)state;
+    hf_lock *mine;
+    begin(LEASES);
+    OK(stage_acquire(rival, "k", 0, LEASE_MS, HF_DETACHED, &other));
+    OK(hf_renew(other, 10 * LEASE_MS, &stage_error));
+    OK(hf_adopt(h, "k", hf_token(other), &mine, &stage_error));
+    OK(hf_renew(mine, LEASE_MS, &stage_error));
+    assert_true(hf_left_ms(mine) > 9 * LEASE_MS);
+    OK(hf_release(mine, &stage_error));
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renewed_in_its_last_second), cmocka_unit_test(released_in_its_last_second),
-        cmocka_unit_test(over_at_the_store),          cmocka_unit_test(a_renewal_under_way_decides),
-        cmocka_unit_test(an_answer_that_is_too_old),  cmocka_unit_test(lost_a_second_later),
+        cmocka_unit_test(renewed_in_its_last_second),
+        cmocka_unit_test(released_in_its_last_second),
+        cmocka_unit_test(over_at_the_store),
+        cmocka_unit_test(a_renewal_under_way_decides),
+        cmocka_unit_test(an_answer_that_is_too_old),
+        cmocka_unit_test(lost_a_second_later),
+        cmocka_unit_test(kept_for_longer_than_its_lease),
     };
     return TEST_MAIN(tests);
 }
