@@ -195,6 +195,11 @@ HF_API HF_MUST_USE int hf_open(const char *url, const hf_open_options *options, 
    lease. */
 HF_API void hf_close(hf *store);
 
+/* The beginning of hf_close, for a program that awaits its own threads before it calls that:
+   cancels every wait, and refuses calls from now on (CANCELED), except for releases and marks. A
+   mark that is under way is tried for io_timeout_ms more. Doesn't block. NULL is accepted. */
+HF_API void hf_close_begin(hf *store);
+
 /*
  * Acquires `key`, waiting in the store's queue (FIFO) for up to wait_ms. On HF_OK the lock is the
  * caller's to release. BUSY: wait_ms is 0 and somebody else holds it, or waits for it. TIMEOUT:

@@ -281,13 +281,31 @@ static void cancel_waits(hf *h)
 
 static int anybody_waits(const hf *h) { return h->callers || h->stats.waiting; }
 
+/* Refuses new calls from here on, and limits the tries to mark an event (cas_loop.c). Under the
+   mutex. */
+static void begin_closing(hf *h)
+{
+    if (h->closing) return;
+    h->closing = HF_CLOSING_WAITS;
+    __atomic_store_n(&h->port.closing_us, hf__local_us(), __ATOMIC_RELAXED);
+}
+
+void hf_close_begin(hf *h)
+{
+    if (!h || !hf__own(h)) return;
+    pthread_mutex_lock(&h->mu);
+    begin_closing(h);
+    cancel_waits(h);
+    hf__kick_dispatcher(h);
+    pthread_mutex_unlock(&h->mu);
+}
+
 void hf_close(hf *h)
 {
     if (!h) return;
     if (!hf__own(h)) return; /* the parent's: its threads don't exist here */
     pthread_mutex_lock(&h->mu);
-    h->closing = HF_CLOSING_WAITS;
-    __atomic_store_n(&h->port.closing_us, hf__local_us(), __ATOMIC_RELAXED);
+    begin_closing(h);
     /* Again now and then, because a wakeup may come before its thread sleeps; but not whenever a
        wait has ended. */
     for (int64_t at_us = 0; anybody_waits(h);) {

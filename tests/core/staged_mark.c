@@ -105,6 +105,31 @@ static void it_is_given_up_when_the_handle_is_closed(void **state)
     done();
 }
 
+static void begins_to_close(void)
+{
+    hf_close_begin(h);
+    time_passes();
+}
+
+/* A program that awaits its own threads before hf_close says so first. */
+static void it_is_given_up_when_closing_begins(void **state)
+{
+    hf_lock *held;
+    (void)state;
+    runs(SERVER, DAY_MS);
+    OK(stage_acquire(h, "held", 0, DAY_MS, 0, &held));
+    int64_t began_us = hf__local_us();
+    stage_cue(S_SWAP, 1, FOR_EVER, INSTEAD, HF_UNAVAILABLE, begins_to_close);
+    IS(HF_UNAVAILABLE, hf_once_finish(once.lock, "sent", HF_FOREVER, &stage_error));
+    int64_t took_ms = (hf__local_us() - began_us) / 1000;
+    if (took_ms > LEASE_MS / 2) fail_msg("%lld ms", (long long)took_ms);
+    stage_uncue();
+    IS(HF_CANCELED, stage_acquire(h, "other", 0, 0, 0, &lock));
+    OK(hf_release(held, &stage_error));
+    hf_close_begin(NULL);
+    done();
+}
+
 /* What doesn't pass is told at once. */
 static void it_is_not_tried_again_if_the_store_refuses(void **state)
 {
@@ -146,6 +171,7 @@ int main(void)
         cmocka_unit_test(it_is_marked_when_the_store_is_back),
         cmocka_unit_test(it_is_tried_while_the_hold_lasts),
         cmocka_unit_test(it_is_given_up_when_the_handle_is_closed),
+        cmocka_unit_test(it_is_given_up_when_closing_begins),
         cmocka_unit_test(it_is_not_tried_again_if_the_store_refuses),
         cmocka_unit_test(it_is_not_marked_over_the_next_run),
     };

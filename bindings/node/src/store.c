@@ -29,6 +29,7 @@ void store_unref(struct store *s)
 /* Closes the store: the part that may block. Any thread may call this. */
 static void close_now(struct store *s)
 {
+    hf_close_begin(s->h); /* so that no job goes on for long */
     jobs_end(s);
     for (size_t i = 0; i < s->n_brought; i++) {
         int rc = hf_release(s->brought[i], NULL);

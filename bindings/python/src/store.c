@@ -111,7 +111,9 @@ static void shut(store *s)
     watching_stop_all(s);
     for (waiting *w = s->waits; w; w = w->next)
         if (w->w) hf_wait_cancel(w->w);
-    while (s->users) { /* each of them ends soon: none waits for a key */
+    Py_BEGIN_ALLOW_THREADS hf_close_begin(s->h);
+    Py_END_ALLOW_THREADS while (s->users)
+    { /* each of them ends soon: none waits for a key */
         struct timespec little = {0, 1000000};
         Py_BEGIN_ALLOW_THREADS nanosleep(&little, NULL);
         Py_END_ALLOW_THREADS
