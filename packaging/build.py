@@ -11,7 +11,7 @@ from toolchain import TARGETS, TOP, run, write
 
 # Drivers whose libraries packaging/sources has. In the shared library, too, they are built in, so
 # that OpenSSL is there once; but for SQLite's, which a wheel has otherwise.
-BUILT_IN = ['etcd', 'etcds', 'firestore', 'postgres', 'redis', 'rediss', 's3']
+BUILT_IN = ['etcd', 'etcds', 'firestore', 'mongodb', 'postgres', 'redis', 'rediss', 's3']
 MODULES = ['sqlite']
 DRIVERS = BUILT_IN + MODULES
 FLAGS = ['-std=c11', '-D_GNU_SOURCE', '-O2', '-DNDEBUG', '-fPIC', '-fvisibility=hidden',

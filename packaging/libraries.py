@@ -37,6 +37,10 @@ SQLITE_FLAGS = ['-DSQLITE_THREADSAFE=1', '-DSQLITE_OMIT_LOAD_EXTENSION', '-DHAVE
                 '-DHAVE_FDATASYNC=1', '-DHAVE_GMTIME_R=1', '-DHAVE_LOCALTIME_R=1']
 
 
+# libmongoc's headers, too, ask for these names.
+MONGOC_FLAGS = ['-DBSON_STATIC', '-DMONGOC_STATIC']
+
+
 class Prefix:
     """The folder in which one library is installed. `cc`: its compiler. `others`: where OpenSSL
     is."""
@@ -187,9 +191,56 @@ def libpq(prefix, source, version):
     package(prefix.folder, 'libpq', version, 'pq', 'ssl', 'crypto', 'pthread', 'dl')
 
 
+def fill(template, to, values):
+    """Writes a header from what CMake makes one of; what `values` doesn't name is 0."""
+    write(to, re.sub(r'@(\w+)@', lambda match: values.get(match[1], '0'), read(template)))
+
+
+def mongo_c_driver(prefix, source, version):
+    """libbson and libmongoc. Without ICU, Cyrus SASL, compression, encryption by clients and SRV
+    records, and without what libmongoc does to a process by itself: counters in /dev/shm, clearing
+    up when the program ends."""
+    folders = {name: os.path.join(source, 'src', f'lib{name}', 'src', name)
+               for name in ('bson', 'mongoc')}
+    yes = {'bson': 'HAVE_CLOCK_GETTIME HAVE_GMTIME_R HAVE_RAND_R HAVE_SNPRINTF HAVE_STDBOOL_H '
+                   'HAVE_STRINGS_H HAVE_STRNLEN HAVE_TIMESPEC EXTRA_ALIGN OS',
+           'mongoc': 'ENABLE_CRYPTO ENABLE_CRYPTO_LIBCRYPTO ENABLE_SSL ENABLE_SSL_OPENSSL '
+                     'HAVE_ASN1_STRING_GET0_DATA HAVE_SOCKLEN HAVE_SS_FAMILY '
+                     'NO_AUTOMATIC_GLOBALS'}
+    own = {'bson': {'BSON_BYTE_ORDER': '1234'},
+           'mongoc': {'MONGOC_CC': 'cc', 'MONGOC_USER_SET_CFLAGS': '',
+                      'MONGOC_USER_SET_LDFLAGS': '', 'MONGOC_SOCKET_ARG2': 'struct sockaddr',
+                      'MONGOC_SOCKET_ARG3': 'socklen_t'}}
+    number = dict(zip(('MAJOR', 'MINOR', 'MICRO'), version.split('.')), FULL=version)
+    for name, folder in folders.items():
+        upper, to = name.upper(), os.path.join(prefix.include, name)
+        prefix.headers(folder, *(os.path.basename(path) for path in glob.glob(
+            os.path.join(folder, '*.h')) if not path.endswith('-private.h')), to=name)
+        fill(os.path.join(folder, f'{name}-config.h.in'), os.path.join(to, f'{name}-config.h'),
+             {**own[name], **{f'{upper}_{one}': '1' for one in yes[name].split()}})
+        fill(os.path.join(folder, f'{name}-version.h.in'), os.path.join(to, f'{name}-version.h'),
+             {f'{upper}_{"" if one == "FULL" else one + "_"}VERSION': what
+              for one, what in number.items()})
+    common, private = os.path.join(source, 'src', 'common'), os.path.join(prefix.folder, 'private')
+    os.mkdir(private)
+    fill(os.path.join(common, 'common-config.h.in'), os.path.join(private, 'common-config.h'), {})
+    # Not _GNU_SOURCE: with musl, too, strerror_r is POSIX' one then.
+    prefix.compile('mongoc-1.0', source, sources_in(
+        source, *(os.path.relpath(folder, source) for folder in folders.values()),
+        'src/libbson/src/jsonsl', 'src/common'),
+        [*MONGOC_FLAGS, '-D_DEFAULT_SOURCE', '-DBSON_COMPILATION', '-DMONGOC_COMPILATION',
+         '-DMCOMMON_NAME_PREFIX=_mongoc_mcommon', '-ffunction-sections', '-fdata-sections',
+         *('-I' + one for one in (*(os.path.join(prefix.include, name) for name in folders),
+                                  *map(os.path.dirname, folders.values()), *folders.values(),
+                                  common, private))])
+    shutil.rmtree(private)
+    package(prefix.folder, 'libmongoc-1.0', version, 'mongoc-1.0', 'ssl', 'crypto', 'pthread', 'dl')
+
+
 # By the names of packaging/sources; OpenSSL is openssl.py's.
 BUILDERS = {'sqlite3': sqlite3, 'jansson': jansson, 'hiredis': hiredis, 'curl': curl,
-            'nghttp2': nghttp2, 'postgresql-15': libpq, 'protobuf-c': protobuf_c}
+            'mongo-c-driver': mongo_c_driver, 'nghttp2': nghttp2, 'postgresql-15': libpq,
+            'protobuf-c': protobuf_c}
 
 
 def library(name, version, target, made):

@@ -9,8 +9,9 @@ import time
 from toolchain import Failed, built, pinned, run, zig
 
 # What SPDX calls the licences of the libraries in packaging/sources, and of musl.
-LICENCES = {'curl': 'curl', 'hiredis': 'BSD-3-Clause', 'jansson': 'MIT', 'musl': 'MIT',
-            'nghttp2': 'MIT', 'openssl': 'Apache-2.0',
+LICENCES = {'curl': 'curl', 'hiredis': 'BSD-3-Clause', 'jansson': 'MIT',
+            'mongo-c-driver': 'Apache-2.0 AND BSD-1-Clause AND ISC AND MIT AND Zlib',
+            'musl': 'MIT', 'nghttp2': 'MIT', 'openssl': 'Apache-2.0',
             'postgresql-15': 'PostgreSQL AND BSD-3-Clause AND ISC', 'protobuf-c': 'BSD-2-Clause',
             'sqlite3': 'blessing'}
 SUFFIXES = ('.tgz', '.tar.gz', '.tar.xz', '.whl', '.deb', '.dsc', '.rpm', '.apk')

@@ -21,7 +21,8 @@
  * it waits for them to return.
  *
  * Where libmongoc was loaded before this module, the program or another library of it uses it too:
- * then its log and its counters are left alone.
+ * then its log and its counters are left alone. A libmongoc that is linked into the same library or
+ * program as this driver, as in the portable artefacts, is taken to be here for the driver alone.
  */
 #include "link.h"
 
@@ -42,14 +43,16 @@ enum { END_MS = 1000 };
 
 /* ---- is it here for this module alone ---- */
 
-/* Returns 1 if the dynamic linker has loaded this module before libmongoc. It lists the objects in
-   the order in which they were loaded. */
+/* Returns 1 if libmongoc and this driver are one object, or the dynamic linker has loaded this
+   module before libmongoc. It lists the objects in the order in which they were loaded. dladdr
+   finds no object in a program that is linked statically. */
 static int loaded_for_us(void)
 {
     Dl_info ours, theirs;
     if (!dladdr((void *)(uintptr_t)hf__mg_start, &ours) ||
-        !dladdr((void *)(uintptr_t)mongoc_get_version, &theirs))
-        return 0;
+        !dladdr((void *)(uintptr_t)mongoc_get_version, &theirs) ||
+        ours.dli_fbase == theirs.dli_fbase)
+        return 1;
     void *module = dlopen(ours.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     struct link_map *map = NULL;
     int found = 0;

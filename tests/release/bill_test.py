@@ -20,7 +20,8 @@ OUT = os.path.abspath(sys.argv[1])
 DOCUMENT = ['SPDXID', 'creationInfo', 'dataLicense', 'documentNamespace', 'name', 'spdxVersion']
 PACKAGE = ['SPDXID', 'downloadLocation', 'name']
 # What binaries for any Linux contain, but for SQLite and the C library.
-LINKED = {'curl', 'hiredis', 'jansson', 'nghttp2', 'openssl', 'postgresql-15', 'protobuf-c'}
+LINKED = {'curl', 'hiredis', 'jansson', 'mongo-c-driver', 'nghttp2', 'openssl', 'postgresql-15',
+          'protobuf-c'}
 RELATION = ['relatedSpdxElement', 'relationshipType', 'spdxElementId']
 
 

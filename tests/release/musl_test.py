@@ -24,7 +24,7 @@ from points import end, point                                           # noqa: 
 WORK = os.path.realpath(tempfile.mkdtemp(prefix='holdfast-musl.'))
 CPU = platform.machine()
 MINE = f'holdfast-linux-{ {"x86_64": "x64", "aarch64": "arm64"}[CPU] }-musl'
-REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
+SERVERS = os.path.join(SOURCE, 'tests', 'servers')
 
 
 def run(*command, cwd=WORK, **env):
@@ -81,8 +81,9 @@ def main():
         for url in ('mem:x', f'file:{app}/life', f'sqlite:{app}/life.db'):
             ran(f'its life on {url.split(":")[0]}:', run(*life, url, '2000', cwd=app))
         # The server's control is a program for glibc, which can't have what is preloaded.
-        ran('its life on redis:', run(REDIS, 'env', '-u', 'HOLDFAST_TEST_CONTROL', *life, '@',
-                                       '2000'))
+        for server, rounds in (('redis', 2000), ('mongodb', 100)):
+            ran(f'its life on {server}:', run(os.path.join(SERVERS, server), 'env', '-u',
+                                              'HOLDFAST_TEST_CONTROL', *life, '@', str(rounds)))
     finally:
         shutil.rmtree(WORK)
     return end()

@@ -33,9 +33,11 @@ WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
 THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
 EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
 # tests/servers has one of each, which speaks TLS, too.
-SERVERS = ['redis', 's3', 'etcd', 'firestore', 'postgres']
+SERVERS = ['redis', 's3', 'etcd', 'firestore', 'postgres', 'mongodb']
 # libpq wants the authorities in a file that is named to it: sslrootcert.
 TRUSTING = [server for server in SERVERS if server != 'postgres']
+# libmongoc would log that it has no such compression.
+LOGS = 'mongodb://127.0.0.1:1/test?compressors=snappy'
 # With this openssl.cnf no client would agree with a server that speaks TLS 1.2 or 1.3.
 OLD_TLS = '''
 openssl_conf = all
@@ -45,25 +47,6 @@ ssl_conf = ssl
 system_default = old
 [old]
 MaxProtocol = TLSv1.1
-'''
-# Puts the authority that signed a server's certificate where each distribution would, in turn, and
-# has it trusted there: ROOT BUNDLES COMMAND...
-TRUSTS = r'''
-root=$1 bundles=$2
-shift 2
-pem=${HOLDFAST_TEST_TLS#*[?&]ca*=}
-pem=${pem%%&*}
-cp "${pem%.pem}".* "$root/tmp"
-# Without the authority; the client's own certificate or account is where it is seen.
-url=$(echo "$HOLDFAST_TEST_TLS" |
-    sed -E "s/([?&])ca(cert|file)=[^&]*&?/\1/; s/[?&]$//; s,${pem%.pem},/tmp/tls,g")
-"$@" -S "$url" ls && echo 'trusted by whom?'
-for bundle in $bundles; do
-    mkdir -p "$root${bundle%/*}"
-    cp "$pem" "$root$bundle"
-    "$@" -S "$url" ls --all && echo "trusted: $bundle"
-    rm "$root$bundle"
-done
 '''
 
 
@@ -84,7 +67,8 @@ def beside(server, *command, **env):
 
 def shell_on_tls(server, *command, **env):
     """A script of the shell beside a server whose URL over TLS is $HOLDFAST_TEST_TLS."""
-    return beside(server, '/bin/sh', '-c', *command, HOLDFAST_TEST_TCP='1', **env)
+    return beside(server, '/bin/sh', '-c', *command, HOLDFAST_TEST_TCP='1',
+                  HOLDFAST_TEST_TLS_ONLY='1', **env)
 
 
 def on_tls(server, *command):
@@ -158,6 +142,11 @@ def command(cpu):
     ran(f'{cpu}: its stores are built in', status, said, 'mem')
     point(all(re.search(rf'^ *{name}\b', said, flags=re.M)
               for name in ('mem', 'file', *DRIVERS)), f'{cpu}: all of them', said)
+    status, said = holdfast('-S', LOGS, 'ls')
+    point(said.count('\n') == 1 and status == 69, f'{cpu}: libmongoc says nothing itself', said)
+    status, said = holdfast('-S', 'mongodb+srv://x', 'ls')
+    point(status == 64 and 'write mongodb: with the hosts' in said,
+          f'{cpu}: of names that the DNS leads to others it says what to write', said)
     status, said = holdfast('-S', 'nats://x', 'ls')
     point(status == 64 and 'static program, which loads no drivers' in said,
           f'{cpu}: of another store it says that it is static', f'{status} {said}')
@@ -175,8 +164,8 @@ def command(cpu):
             server, '"$@" -S "$HOLDFAST_TEST_TLS" run first -- /bin/true && '
             'exec "$@" -S "$HOLDFAST_TEST_TLS" doctor', 'sh', *outside, HOLDFAST_TEST_DURABLE='1'))
         if cpu == THIS and server in TRUSTING:
-            status, said = shell_on_tls(server, TRUSTS, 'sh', root, ' '.join(openssl.BUNDLES),
-                                        *inside)
+            status, said = shell_on_tls(server, 'exec "$0" "$@"', os.path.join(
+                SOURCE, 'tests', 'release', 'trusts.sh'), root, ' '.join(openssl.BUNDLES), *inside)
             trusted = re.findall(r'^trusted: (.*)$', said, flags=re.M)
             point(trusted == openssl.BUNDLES and 'trusted by whom?' not in said,
                   f'{cpu}: {server}: trusts whom the distribution trusts, whichever it is', said)
@@ -260,6 +249,8 @@ def loads(target, library):
     status, said = run(*program, library, 'mem:', f'file:{WORK}/of-{target}',
                        f'sqlite:{WORK}/of-{target}.db', path=os.environ['PATH'])
     ran(f'{target}: loaded for itself alone, the library finds its drivers', status, said)
+    status, said = run(*program, library, LOGS, path=os.environ['PATH'])
+    point(said.count('\n') == 1 and status == 1, f'{target}: libmongoc says nothing itself', said)
     for server in SERVERS:
         status, said = on_tls(server, *program, library, '@', '@TLS')
         ran(f'{target}: it locks on {server}, over TLS, too', status, said)
@@ -313,7 +304,8 @@ def node():
                            url, '2000', cwd=app, path=names('node'))
         ran(f'its life on {url.split(":")[0]}:', status, said)
     # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
-    for server, rounds in (('redis', 2000), ('postgres', 2000), ('firestore', 100)):
+    for server, rounds in (('redis', 2000), ('postgres', 2000), ('mongodb', 100),
+                           ('firestore', 100)):
         status, said = on_tls(server, node_path, '--expose-gc',
                               os.path.join(package, 'test', 'life.test.js'), '@TLS', str(rounds))
         ran(f'its life on {server} over TLS', status, said)
@@ -361,7 +353,7 @@ def python():
         status, said = run(*cases, store)
         ran(f'the table of cases on {store}', status, said, '^ok 40 ')
     ran('the table of cases on redis:', *beside('redis', *cases, '@'), '^ok 40 ')
-    for server in ('redis', 'postgres'):
+    for server in ('redis', 'postgres', 'mongodb'):
         ran(f'the table of cases on {server} over TLS', *on_tls(server, *cases, '@TLS'), '^ok 40 ')
     for server in SERVERS:
         ran(f'it locks on {server} over TLS', *on_tls(server, inside, '-c', LOCKS, '@TLS'),
