@@ -23,11 +23,16 @@ async def _block_async() -> Any:
 # What contextlib puts in the place of a generator function, and what that gives.
 _MAKERS = {getattr(make, '__code__', None) for make in (_block, _block_async)}
 _BLOCKS: Any = (type(_block()), type(_block_async()))
-# What calls functions, or reads generators, when it is read.
-_LAZY: Any = (map, filter, zip, enumerate, type(iter(int, 1)),
-              itertools.accumulate, itertools.chain, itertools.compress, itertools.dropwhile,
-              itertools.filterfalse, itertools.groupby, itertools.islice, itertools.starmap,
-              itertools.takewhile, itertools.zip_longest)
+# Iterators that call functions, or read other iterators, when they are read; so do those of
+# itertools, except for these, which have what they give.
+_LAZY: Any = (map, filter, zip, enumerate, type(iter(int, 1)))
+_WHOLE: Any = (itertools.count, itertools.repeat, itertools.product, itertools.permutations,
+               itertools.combinations, itertools.combinations_with_replacement)
+
+
+def _is_lazy(result: Any) -> bool:
+    of_itertools = any(kind.__module__ == 'itertools' for kind in type(result).__mro__)
+    return isinstance(result, _LAZY) or of_itertools and not isinstance(result, _WHOLE)
 
 
 def _bare(function: Any) -> Any:
@@ -87,7 +92,7 @@ def _end(result: Any) -> None:
 def refuse_unrun(result: Any, doing: str, key: str) -> None:
     """InvalidArgument if the work of a function that has returned is still to be done."""
     if not (inspect.isawaitable(result) or inspect.isgenerator(result) or
-            inspect.isasyncgen(result) or isinstance(result, _BLOCKS + _LAZY) or
+            inspect.isasyncgen(result) or isinstance(result, _BLOCKS) or _is_lazy(result) or
             isinstance(result, concurrent.futures.Future)):
         return
     _end(result)

@@ -150,6 +150,9 @@ def an_iterator_that_calls_functions_is_refused_as_a_result():
     def works(*_):
         raise _Ran
 
+    newer = [lambda make=make, more=more: make(map(works, [1]), *more)
+             for make, *more in ((getattr(itertools, 'pairwise', None),),    # of 3.10
+                                 (getattr(itertools, 'batched', None), 1)) if make]    # of 3.12
     with holdfast.open(URL) as store:
         name = key()
         for make in (lambda: iter(works, None), lambda: map(works, [1]),
@@ -158,14 +161,17 @@ def an_iterator_that_calls_functions_is_refused_as_a_result():
                      lambda: itertools.islice(map(works, [1]), 1),
                      lambda: itertools.starmap(works, [(1,)]),
                      lambda: itertools.takewhile(works, [1]),
-                     lambda: itertools.groupby([1], works)):
+                     lambda: itertools.groupby([1], works),
+                     lambda: itertools.cycle(map(works, [1])),
+                     lambda: itertools.tee(map(works, [1]))[0], *newer):
             try:
                 store.locked(name)(make)()
             except holdfast.InvalidArgument:
                 assert free(name)
                 continue
             raise AssertionError(f'not refused: {make()}')
-        for result in [1], iter([1]), iter('ab'), range(3), reversed([1]), {}.items():
+        for result in [1], iter([1]), iter('ab'), range(3), reversed([1]), {}.items(), \
+                itertools.count(), itertools.product([1], [2]), itertools.repeat(1):
             assert store.locked(name)(lambda result=result: result)() is result
 
 
