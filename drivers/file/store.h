@@ -58,11 +58,18 @@ int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf
                      hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                     void *arg, hf_row *row, hf_error *err);
-int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
-                     hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+/* Finds the key's cell, under the bucket's lock; f->cell is NULL if there is none. */
+int hf__locate(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f);
+/* Keeps the hint that leads to the cell. */
+void hf__remember(const struct hf__op *op, const struct hf__found *f);
 /* Called after a bucket's lock was left with a positive result: provides what was missing. Returns
    0: begin again. */
 int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row);
+
+/* ---- acquire.c ---- */
+
+int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                     hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 
 /* ---- scan.c ---- */
 
