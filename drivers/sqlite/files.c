@@ -11,8 +11,8 @@
  * looks for lasts:
  *   - The process holds a lock of its own, the witness, on a byte of the database and of -shm that
  *     nobody else uses. Whatever drops SQLite's locks on a file drops the witness, too. It is taken
- *     again only by settling, which counts `lost` first. So a witness that stands now has stood
- *     since the request began. An OFD lock query sees the POSIX locks of its own process.
+ *     again only by settling, which counts `lost` first. So a witness that stands now has
+ * hf__sq_stood since the request began. An OFD lock query sees the POSIX locks of its own process.
  *   - While SQLite's SHARED lock on the database stands, no other process removes -wal or -shm,
  *     changes the journal mode, or works on -wal without -shm: each needs EXCLUSIVE first. A second
  *     copy in this process gets EXCLUSIVE all the same, for locks of one process don't exclude each
@@ -32,10 +32,11 @@
  * Outside WAL mode SQLite itself unlocks the whole file after each transaction; there the witness
  * is taken within the transaction and looked at before COMMIT.
  *
- * Contents: witnesses; fork; settling; looking.
+ * Contents: settling; looking. The witnesses: witness.c.
  */
 #include "os.h"
 #include "store.h"
+#include "witness.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,163 +46,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Where SQLite has its own locks: os_unix.c, sqliteInt.h; part of the file format. */
-enum { SHARED_FIRST = 0x40000002, SHARED_SIZE = 510, DMS_BYTE = 128, SETTLE_TRIES = 3 };
+enum { SETTLE_TRIES = 3 };
 /* how coarse a file's times are: 2 s (vfat), plus the kernel's tick */
 enum { COARSEST_STAMP_S = 3 };
-/* no process has this id, and F_OFD_GETLK doesn't give it for "no process" */
-enum { NOBODY = -2 };
-
-/* ---- witnesses ---- */
-
-/*
- * A descriptor of a file, and the byte of it that this process has locked. To close it drops
- * SQLite's locks on that file, and the application's: it stays open for as long as the file has a
- * name or a store uses it.
- */
-struct hf__sq_witness {
-    struct hf__sq_witness *next;
-    dev_t dev;
-    ino_t ino;
-    int fd, refs;
-    _Atomic unsigned lost; /* how often its lock was found gone, and taken again */
-};
-static pthread_mutex_t witness_mu = PTHREAD_MUTEX_INITIALIZER;
-static struct hf__sq_witness *witnesses;
-/* this process, once the witness has a byte; a forked child gets its own */
-static pid_t byte_owner = NOBODY;
-static int64_t byte_at;
-
-static int lock_range(int fd, int64_t from, int64_t n)
-{
-    struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = n};
-    if (!fcntl(fd, F_SETLK, &l)) return 0;
-    return errno == EACCES ? EAGAIN : errno;
-}
-
-static int stands(const struct hf__sq_witness *w)
-{
-    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte_at, .l_len = 1};
-    return !fcntl(w->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK && l.l_pid == byte_owner;
-}
-
-/* Returns 1 if no other copy of SQLite has EXCLUSIVE on the database, in WAL mode. This
-   connection's own copy doesn't take it while the connection is open. */
-static int is_shared(const struct hf__sq_witness *db)
-{
-    struct flock l = {
-        .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = SHARED_FIRST, .l_len = SHARED_SIZE};
-    return !fcntl(db->fd, F_OFD_GETLK, &l) && l.l_type == F_UNLCK;
-}
-
-/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes. Closing the
-   database now would drop that lock, too. Returns 1 when no copy has EXCLUSIVE any more. */
-static int wait_until_shared(const struct hf__sq_witness *db, int64_t ms)
-{
-    struct timespec pause = {0, 1000000};
-    int64_t until_us = hf__local_us() + ms * 1000;
-    while (!is_shared(db)) {
-        if (hf__local_us() >= until_us) return 0;
-        nanosleep(&pause, NULL);
-    }
-    return 1;
-}
-
-/* Returns 1 if the witness hasn't been lost since its count was `lost`. The order of the two reads
-   matters: see take_witness. */
-static int stood(const struct hf__sq_witness *w, unsigned lost)
-{
-    return stands(w) && atomic_load(&w->lost) == lost;
-}
-
-static struct hf__sq_witness *find_witness(const struct stat *s)
-{
-    for (struct hf__sq_witness *w = witnesses; w; w = w->next)
-        if (w->dev == s->st_dev && w->ino == s->st_ino) return w;
-    return NULL;
-}
-
-static int add_witness(const char *path, struct hf__sq_witness **ret)
-{
-    struct hf__sq_witness *w = calloc(1, sizeof *w);
-    struct stat s;
-    if (!w) return ENOMEM;
-    w->fd = hf__open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
-    if (w->fd < 0 || fstat(w->fd, &s)) {
-        int sys = errno;
-        free(w); /* a descriptor whose file isn't known stays open: closing it might drop locks */
-        return sys;
-    }
-    w->dev = s.st_dev;
-    w->ino = s.st_ino;
-    w->next = witnesses;
-    witnesses = w;
-    *ret = w;
-    return 0;
-}
-
-/* Finds or makes the witness of the file of that name, with its byte locked. If the lock was gone,
-   the other users of the witness are notified before it is taken again. Returns 0, or errno. */
-static int take_witness(const char *path, struct hf__sq_witness **ret, unsigned *ret_lost)
-{
-    struct stat s;
-    int sys = stat(path, &s) ? errno : 0;
-    *ret = NULL;
-    if (sys) return sys;
-    pthread_mutex_lock(&witness_mu);
-    if (byte_owner != getpid()) {
-        hf__random(&byte_at, sizeof byte_at);
-        byte_at = (byte_at & (INT64_MAX >> 2)) | INT64_C(1) << 48;
-        byte_owner = getpid();
-    }
-    struct hf__sq_witness *w = find_witness(&s);
-    if (!w) sys = add_witness(path, &w);
-    if (!sys && !stands(w)) {
-        atomic_fetch_add(&w->lost, 1);
-        sys = lock_range(w->fd, byte_at, 1);
-    }
-    if (!sys) {
-        *ret_lost = atomic_load(&w->lost);
-        w->refs++;
-        *ret = w;
-    }
-    pthread_mutex_unlock(&witness_mu);
-    return sys;
-}
-
-static void drop_witness(struct hf__sq_witness **at)
-{
-    struct hf__sq_witness *w = *at;
-    struct stat s;
-    *at = NULL;
-    if (!w) return;
-    pthread_mutex_lock(&witness_mu);
-    if (!--w->refs && !fstat(w->fd, &s) && !s.st_nlink) {
-        struct hf__sq_witness **link = &witnesses;
-        while (*link != w) link = &(*link)->next;
-        *link = w->next;
-        close(w->fd);
-        free(w);
-    }
-    pthread_mutex_unlock(&witness_mu);
-}
-
 void hf__sq_files_drop(struct hf__sq_files *f)
 {
-    drop_witness(&f->db_witness);
-    drop_witness(&f->shm_witness);
+    hf__sq_drop_witness(&f->db_witness);
+    hf__sq_drop_witness(&f->shm_witness);
     if (f->dir) close(f->dir);
     f->dir = f->settled = 0;
-}
-
-/* ---- fork ---- */
-
-void hf__sq_files_before_fork(void) { pthread_mutex_lock(&witness_mu); }
-
-void hf__sq_files_after_fork(int in_child)
-{
-    if (in_child) byte_owner = NOBODY;
-    pthread_mutex_unlock(&witness_mu);
 }
 
 /* ---- settling ---- */
@@ -270,11 +123,12 @@ static int settle_once(hf_store *st, struct hf__sq_files *f)
 {
     struct hf__sq_id seen[SQ_FILES];
     look(st, f->id);
-    int sys = take_witness(st->path, &f->db_witness, &f->db_lost);
-    if (!sys && f->wal) sys = take_witness(st->shm_path, &f->shm_witness, &f->shm_lost);
-    if (!sys && f->wal && !wait_until_shared(f->db_witness, st->io_timeout_ms)) sys = EBUSY;
-    if (!sys && f->wal) sys = lock_range(f->db_witness->fd, SHARED_FIRST, SHARED_SIZE);
-    if (!sys && f->wal) sys = lock_range(f->shm_witness->fd, DMS_BYTE, 1);
+    int sys = hf__sq_take_witness(st->path, &f->db_witness, &f->db_lost);
+    if (!sys && f->wal) sys = hf__sq_take_witness(st->shm_path, &f->shm_witness, &f->shm_lost);
+    if (!sys && f->wal && !hf__sq_wait_until_shared(f->db_witness, st->io_timeout_ms)) sys = EBUSY;
+    if (!sys && f->wal)
+        sys = hf__sq_lock_range(f->db_witness->fd, HF_SQ_SHARED_FIRST, HF_SQ_SHARED_SIZE);
+    if (!sys && f->wal) sys = hf__sq_lock_range(f->shm_witness->fd, HF_SQ_DMS_BYTE, 1);
     if (sys) return sys == ENOENT ? EAGAIN : sys;
     look(st, seen);
     for (int i = 0; i < SQ_FILES; i++)
@@ -283,7 +137,7 @@ static int settle_once(hf_store *st, struct hf__sq_files *f)
     if (!same_id(f->id[SQ_DB], (struct hf__sq_id){db->dev, db->ino}) ||
         (shm && !same_id(f->id[SQ_SHM], (struct hf__sq_id){shm->dev, shm->ino})))
         return EAGAIN;
-    if (f->wal && (!stood(db, f->db_lost) || !stood(shm, f->shm_lost))) return EAGAIN;
+    if (f->wal && (!hf__sq_stood(db, f->db_lost) || !hf__sq_stood(shm, f->shm_lost))) return EAGAIN;
     return 0;
 }
 
@@ -370,22 +224,23 @@ const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen
 {
     const struct hf__sq_files *f = &st->files;
     if (!f->settled) return "it isn't open";
-    if (f->wal && !is_shared(f->db_witness)) return exclusive;
-    if (f->wal && (!stood(f->db_witness, f->db_lost) || !stood(f->shm_witness, f->shm_lost)))
+    if (f->wal && !hf__sq_is_shared(f->db_witness)) return exclusive;
+    if (f->wal &&
+        (!hf__sq_stood(f->db_witness, f->db_lost) || !hf__sq_stood(f->shm_witness, f->shm_lost)))
         return dropped;
     return names_changed(st, names_seen);
 }
 
 int hf__sq_files_wait(const hf_store *st, const char *why)
 {
-    if (why == exclusive) wait_until_shared(st->files.db_witness, st->io_timeout_ms);
+    if (why == exclusive) hf__sq_wait_until_shared(st->files.db_witness, st->io_timeout_ms);
     return why == exclusive;
 }
 
 int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err)
 {
     const struct hf__sq_files *f = &st->files;
-    if (f->settled && (!f->wal || stood(f->db_witness, f->db_lost))) return 0;
+    if (f->settled && (!f->wal || hf__sq_stood(f->db_witness, f->db_lost))) return 0;
     return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s '%s': %s", what, key, dropped);
 }
 
@@ -394,12 +249,12 @@ void hf__sq_files_begin(hf_store *st)
 {
     struct hf__sq_files *f = &st->files;
     if (f->wal || !f->db_witness) return;
-    lock_range(f->db_witness->fd, byte_at, 1);
+    hf__sq_lock_byte(f->db_witness);
     f->db_lost = atomic_load(&f->db_witness->lost);
 }
 
 int hf__sq_files_held(const hf_store *st)
 {
     const struct hf__sq_files *f = &st->files;
-    return f->wal || (f->db_witness && stood(f->db_witness, f->db_lost));
+    return f->wal || (f->db_witness && hf__sq_stood(f->db_witness, f->db_lost));
 }

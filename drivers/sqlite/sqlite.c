@@ -8,11 +8,9 @@
 #include "store.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 static void sq_close(hf_store *st)
@@ -30,105 +28,28 @@ static void sq_close(hf_store *st)
 
 /* ---- opening ---- */
 
-static int refuse(const char *name, int code, int sys, const char *why, hf_error *err)
-{
-    return hf_fail(err, code, sys, "sqlite: open '%s': %s", name, why);
-}
-
-/* Makes a relative path absolute, because its meaning depends on the working directory. */
-static int sq_resolve(hf_url *url, hf_error *err)
-{
-    char path[sizeof url->path], here[sizeof url->path];
-    if (!url->path[0] || url->path[0] == '/') return 0;
-    if (!getcwd(here, sizeof here)) {
-        if (errno == ERANGE) return refuse(url->safe, HF_INVALID, 0, "the path is too long", err);
-        return refuse(url->safe, HF_UNAVAILABLE, errno, strerror(errno), err);
-    }
-    int n = snprintf(path, sizeof path, "%s/%s", strcmp(here, "/") ? here : "", url->path);
-    if (n >= (int)sizeof path) return refuse(url->safe, HF_INVALID, 0, "the path is too long", err);
-    return hf_url_set_path(url, path, err);
-}
-
 static int options(hf_store *st, const hf_url *url, hf_error *err)
 {
     static const char *const known[] = {"table", NULL};
     char name[64], clock[sizeof name + 6], text[96];
     if (url->host[0] || url->port || url->user[0] || url->password[0])
-        return refuse(url->safe, HF_INVALID, 0, "a file has no host", err);
+        return hf__sq_refuse(url->safe, HF_INVALID, 0, "a file has no host", err);
     if (hf__unknown_option(url, known, name, sizeof name)) {
         snprintf(text, sizeof text, "unknown option '%s'", name);
-        return refuse(url->safe, HF_INVALID, 0, text, err);
+        return hf__sq_refuse(url->safe, HF_INVALID, 0, text, err);
     }
     int rc = hf_url_get(url, "table", name, sizeof name);
     if (rc == HF_UNSUPPORTED) snprintf(name, sizeof name, "holdfast");
     snprintf(clock, sizeof clock, "%s_clock", name);
     if (rc == HF_INVALID || hf__quote_name(name, st->table, sizeof st->table) ||
         hf__quote_name(clock, st->clock, sizeof st->clock) || !strncmp(name, "sqlite_", 7))
-        return refuse(url->safe, HF_INVALID, 0, "table: not a name of 1 to 57 bytes", err);
+        return hf__sq_refuse(url->safe, HF_INVALID, 0, "table: not a name of 1 to 57 bytes", err);
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
-        return refuse(url->safe, HF_INVALID, 0, "it names no file", err);
+        return hf__sq_refuse(url->safe, HF_INVALID, 0, "it names no file", err);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
     /* Makes ":memory:" and "file:..." names like any other. */
     snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
     return 0;
-}
-
-static const char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
-
-/* Reads the id of this boot. Returns 0 or an errno. */
-static int boot_here(struct hf__sq_boot *ret)
-{
-    char text[64];
-    FILE *f = hf__fopen(BOOT_ID);
-    if (!f) return errno;
-    int good = fgets(ret->id, sizeof ret->id, f) != NULL;
-    fclose(f);
-    if (!good) return EIO;
-    ret->id[strcspn(ret->id, "\n")] = 0;
-    ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0; /* older kernels have one time namespace for all processes */
-    const char *number = strchr(text, '[');
-    ret->timens = number ? strtoll(number + 1, NULL, 10) : 0;
-    return ret->id[0] ? 0 : EIO;
-}
-
-static int find_boot(hf_store *st, const hf_url *url, hf_error *err)
-{
-    int sys = boot_here(&st->boot);
-    if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
-        return refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
-    if (!sys) return 0;
-    return hf_fail(err, HF_UNSUPPORTED, sys,
-                   "sqlite: open '%s': can't tell this boot from the last one: %s: %s", url->safe,
-                   BOOT_ID, strerror(sys));
-}
-
-/* All users of the file must see each other's SQLite locks, and one machine's clock. */
-static int local(const char *path)
-{
-    static const unsigned long good[] = {
-        0xEF53 /* ext */,       0x58465342 /* xfs */,   0x9123683E /* btrfs */,
-        0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */, 0x794c7630 /* overlayfs */,
-        0x2fc12fc1 /* zfs */,   0xF2F52010 /* f2fs */,  0xca451a4e /* bcachefs */,
-        0x4d44 /* vfat */,      0x2011BAB0 /* exfat */,
-    };
-    struct statfs fs;
-    if (statfs(path, &fs)) return 0;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        if ((unsigned long)fs.f_type == good[i]) return 1;
-    return 0;
-}
-
-/* Finds out why the database can't be created. SQLite, if it may not create a file, tries to read
-   it, and reports that there is none. Returns 0, or why the directory takes no file. */
-static int directory_refuses(const char *path)
-{
-    char dir[4096];
-    const char *slash = strrchr(path, '/');
-    int n =
-        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    if (n >= (int)sizeof dir || !faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS)) return 0;
-    return errno == EACCES || errno == EROFS ? errno : 0;
 }
 
 /* Opens the connection, and checks that the file can be a store. `name` is for messages. */
@@ -137,24 +58,25 @@ static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
     struct stat s;
     int sq =
         sqlite3_open_v2(st->path, &st->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | how, NULL);
-    if (!st->db) return refuse(name, HF_NOMEM, 0, "out of memory", err);
+    if (!st->db) return hf__sq_refuse(name, HF_NOMEM, 0, "out of memory", err);
     int denied = sq && how & SQLITE_OPEN_CREATE && sqlite3_system_errno(st->db) == ENOENT
-                     ? directory_refuses(st->path)
+                     ? hf__sq_directory_refuses(st->path)
                      : 0;
-    if (denied) return refuse(name, HF_DENIED, denied, strerror(denied), err);
+    if (denied) return hf__sq_refuse(name, HF_DENIED, denied, strerror(denied), err);
     if (sq) return hf__sq_failed(st, sq, "open", name, HF_UNAVAILABLE, err);
     sqlite3_extended_result_codes(st->db, 1);
     sqlite3_busy_timeout(st->db, (int)st->io_timeout_ms);
     if (sqlite3_db_readonly(st->db, "main") == 1)
-        return refuse(name, HF_DENIED, 0, "the database is read-only, and a lock has to be written",
-                      err);
+        return hf__sq_refuse(name, HF_DENIED, 0,
+                             "the database is read-only, and a lock has to be written", err);
     snprintf(st->path, sizeof st->path, "%s", sqlite3_db_filename(st->db, "main"));
     snprintf(st->wal_path, sizeof st->wal_path, "%s-wal", st->path);
     snprintf(st->shm_path, sizeof st->shm_path, "%s-shm", st->path);
-    if (stat(st->path, &s)) return refuse(name, HF_UNAVAILABLE, errno, strerror(errno), err);
-    if (!S_ISREG(s.st_mode)) return refuse(name, HF_INVALID, 0, "it is no regular file", err);
-    if (!local(st->path))
-        return refuse(
+    if (stat(st->path, &s)) return hf__sq_refuse(name, HF_UNAVAILABLE, errno, strerror(errno), err);
+    if (!S_ISREG(s.st_mode))
+        return hf__sq_refuse(name, HF_INVALID, 0, "it is no regular file", err);
+    if (!hf__sq_is_local(st->path))
+        return hf__sq_refuse(
             name, HF_UNSUPPORTED, 0,
             "its filesystem isn't known to be of this machine alone: SQLite's locks don't "
             "hold on network filesystems",
@@ -205,7 +127,7 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
         sqlite3_exec(st->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     int utf8, sq = ask_utf8(st, &utf8);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
-    if (!utf8) return refuse(url->safe, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
+    if (!utf8) return hf__sq_refuse(url->safe, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
     sqlite3_exec(st->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
     int64_t known = 0;
     sq = hf__sq_ask(st, "SELECT count(*) FROM %s", st->clock, &known);
@@ -214,7 +136,7 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
     if (!sq) sq = hf__sq_ask(st, "SELECT timens FROM %s", st->clock, &timens);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
     if (timens != st->boot.timens)
-        return refuse(
+        return hf__sq_refuse(
             url->safe, HF_UNSUPPORTED, 0,
             "it belongs to another time namespace, whose clock may differ; open it there, or "
             "name another file",
@@ -245,7 +167,8 @@ static int reconnect(hf_store *st, hf_error *err)
     unsigned held = hf__low_hold();
     int sq, rc = connect_file(st, st->path, 0, err);
     if (!rc && (st->dev != dev || st->ino != ino))
-        rc = refuse(st->path, HF_CORRUPT, 0, "it was removed or replaced while it was open", err);
+        rc = hf__sq_refuse(st->path, HF_CORRUPT, 0, "it was removed or replaced while it was open",
+                           err);
     st->dev = dev;
     st->ino = ino;
     if (!rc) sqlite3_exec(st->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
@@ -303,7 +226,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 {
     (void)caps;
     hf_store *st = calloc(1, sizeof *st);
-    if (!st) return refuse(url->safe, HF_NOMEM, 0, "out of memory", err);
+    if (!st) return hf__sq_refuse(url->safe, HF_NOMEM, 0, "out of memory", err);
     pthread_mutex_init(&st->mu, NULL);
     pthread_mutex_init(&st->version_mu, NULL);
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
@@ -312,10 +235,12 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     int sys = errno;
     hf__sq_enlist(st);
     int rc = options(st, url, err);
-    if (!rc && st->wake_fd < 0) rc = refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
+    if (!rc && st->wake_fd < 0)
+        rc = hf__sq_refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
     if (!rc && !sqlite3_threadsafe())
-        rc = refuse(url->safe, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
-    if (!rc) rc = find_boot(st, url, err);
+        rc = hf__sq_refuse(url->safe, HF_UNSUPPORTED, 0, "this SQLite was built without threads",
+                           err);
+    if (!rc) rc = hf__sq_find_boot(st, url, err);
     pthread_mutex_lock(&st->mu);
     /* SQLite closes a low descriptor again, but another thread may have written to the file that it
        opened there. */
@@ -400,7 +325,7 @@ HF_DRIVER_ENTRY(sqlite) = {
     .sync = hf__sq_sync,
     .scan = hf__sq_scan,
     .inspect = sq_inspect,
-    .resolve = sq_resolve,
+    .resolve = hf__sq_resolve,
     .scratch = hf__sq_scratch,
     .discard = hf__sq_discard,
     .warning = sq_warning,

@@ -90,15 +90,25 @@ struct hf_store {
    errno and *ret_sq say why (ESTALE: they aren't the same any more). changed: returns NULL, or what
    has changed; names_seen: the store's, or NULL without its mutex. wait: returns 1 if `why` passes
    when another copy of SQLite is done, after waiting for that. begin, held: called around a
-   transaction outside WAL mode. before_fork, after_fork: called with all stores' mutexes held. */
+   transaction outside WAL mode. */
 int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq);
 const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen);
 int hf__sq_files_wait(const hf_store *st, const char *why);
 void hf__sq_files_drop(struct hf__sq_files *f);
 void hf__sq_files_begin(hf_store *st);
 int hf__sq_files_held(const hf_store *st);
-void hf__sq_files_before_fork(void);
-void hf__sq_files_after_fork(int in_child);
+
+/* place.c */
+/* Makes the error "sqlite: open 'NAME': WHY". Returns its code. */
+int hf__sq_refuse(const char *name, int code, int sys, const char *why, hf_error *err);
+/* Makes a relative path absolute, because its meaning depends on the working directory. */
+int hf__sq_resolve(hf_url *url, hf_error *err);
+int hf__sq_find_boot(hf_store *st, const hf_url *url, hf_error *err);
+/* Returns 1 if all users of the file see each other's SQLite locks, and one machine's clock. */
+int hf__sq_is_local(const char *path);
+/* Finds out why the database can't be created. SQLite, if it may not create a file, tries to read
+   it, and reports that there is none. Returns 0, or why the directory takes no file. */
+int hf__sq_directory_refuses(const char *path);
 
 /* notify.c */
 extern const hf_notify_ops hf__sq_notify;

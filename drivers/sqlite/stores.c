@@ -3,6 +3,7 @@
  * them share what has changed.
  */
 #include "store.h"
+#include "witness.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -38,18 +39,18 @@ static void unlock_stores(void)
 static void lock_all(void)
 {
     lock_stores();
-    hf__sq_files_before_fork();
+    hf__sq_witness_before_fork();
 }
 
 static void unlock_in_parent(void)
 {
-    hf__sq_files_after_fork(0);
+    hf__sq_witness_after_fork(0);
     unlock_stores();
 }
 
 static void unlock_in_child(void)
 {
-    hf__sq_files_after_fork(1);
+    hf__sq_witness_after_fork(1);
     unlock_stores();
 }
 

@@ -1,0 +1,89 @@
+/*
+ * place.c - sqlite: where a store can be: the file's path, its directory and its filesystem; and
+ * under which boot its clock runs.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+int hf__sq_refuse(const char *name, int code, int sys, const char *why, hf_error *err)
+{
+    return hf_fail(err, code, sys, "sqlite: open '%s': %s", name, why);
+}
+
+int hf__sq_resolve(hf_url *url, hf_error *err)
+{
+    char path[sizeof url->path], here[sizeof url->path];
+    if (!url->path[0] || url->path[0] == '/') return 0;
+    if (!getcwd(here, sizeof here)) {
+        if (errno == ERANGE)
+            return hf__sq_refuse(url->safe, HF_INVALID, 0, "the path is too long", err);
+        return hf__sq_refuse(url->safe, HF_UNAVAILABLE, errno, strerror(errno), err);
+    }
+    int n = snprintf(path, sizeof path, "%s/%s", strcmp(here, "/") ? here : "", url->path);
+    if (n >= (int)sizeof path)
+        return hf__sq_refuse(url->safe, HF_INVALID, 0, "the path is too long", err);
+    return hf_url_set_path(url, path, err);
+}
+
+static const char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
+
+/* Reads the id of this boot. Returns 0 or an errno. */
+static int boot_here(struct hf__sq_boot *ret)
+{
+    char text[64];
+    FILE *f = hf__fopen(BOOT_ID);
+    if (!f) return errno;
+    int good = fgets(ret->id, sizeof ret->id, f) != NULL;
+    fclose(f);
+    if (!good) return EIO;
+    ret->id[strcspn(ret->id, "\n")] = 0;
+    ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0; /* older kernels have one time namespace for all processes */
+    const char *number = strchr(text, '[');
+    ret->timens = number ? strtoll(number + 1, NULL, 10) : 0;
+    return ret->id[0] ? 0 : EIO;
+}
+
+int hf__sq_find_boot(hf_store *st, const hf_url *url, hf_error *err)
+{
+    int sys = boot_here(&st->boot);
+    if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
+        return hf__sq_refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
+    if (!sys) return 0;
+    return hf_fail(err, HF_UNSUPPORTED, sys,
+                   "sqlite: open '%s': can't tell this boot from the last one: %s: %s", url->safe,
+                   BOOT_ID, strerror(sys));
+}
+
+int hf__sq_is_local(const char *path)
+{
+    static const unsigned long good[] = {
+        0xEF53 /* ext */,       0x58465342 /* xfs */,   0x9123683E /* btrfs */,
+        0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */, 0x794c7630 /* overlayfs */,
+        0x2fc12fc1 /* zfs */,   0xF2F52010 /* f2fs */,  0xca451a4e /* bcachefs */,
+        0x4d44 /* vfat */,      0x2011BAB0 /* exfat */,
+    };
+    struct statfs fs;
+    if (statfs(path, &fs)) return 0;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if ((unsigned long)fs.f_type == good[i]) return 1;
+    return 0;
+}
+
+int hf__sq_directory_refuses(const char *path)
+{
+    char dir[4096];
+    const char *slash = strrchr(path, '/');
+    int n =
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    if (n >= (int)sizeof dir || !faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS)) return 0;
+    return errno == EACCES || errno == EROFS ? errno : 0;
+}
