@@ -70,11 +70,15 @@ struct hf_store {
                                 see leases.c */
 };
 
+/* keys.c */
 /* prefix + text + tail, and the key of an inbox, in the request's memory. */
 ProtobufCBinaryData hf__et_key(const hf_store *st, struct hf__et_mem *mem, const char *text,
                                const char *tail);
 ProtobufCBinaryData hf__et_inbox(const hf_store *st, struct hf__et_mem *mem, const char *text,
                                  uint64_t session);
+/* Asks for the row of that key, and for what stands beside it. */
+void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                     HfEt__RangeRequest *ret);
 
 /* leases.c */
 /* The bounds of the range of this handle's inboxes, behind the store's prefix: a tabulator and
@@ -152,9 +156,6 @@ uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len);
 int hf__et_read_row(const ProtobufCBinaryData *bytes, hf_row *row, const char **ret_why);
 
 /* rows.c */
-/* Asks for the row of that key, and for what stands beside it. */
-void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *text,
-                     HfEt__RangeRequest *ret);
 /* Reads the row from an answer of that term. */
 int hf__et_take_range(hf_store *st, const HfEt__RangeResponse *range, int64_t term,
                       const hf_rowkey *key, hf_row *row, const char *what, hf_error *err);
@@ -163,6 +164,8 @@ int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_cl
                 hf_error *err);
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
+
+/* list.c */
 int hf__et_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);

@@ -11,6 +11,7 @@
 #include "etcd.h"
 
 #include "kit/await.h"
+#include "range.h"
 #include "stream.h"
 
 #include <errno.h>
@@ -32,20 +33,15 @@ struct stream {
     struct hf__et_watcher *watcher;
 };
 
-/* All keys from the first to the last; NULL: no keys. */
-struct range {
-    char *first, *last;
-};
-
 struct hf__et_watcher {
     pthread_mutex_t mu; /* protects what follows; held during a flush, and during a wait for
                            events */
     const hf_store *st;
     int wake_fd;
     struct stream stream[STREAMS];
-    struct hf__et_stream *open[STREAMS]; /* NULL: unused */
-    struct range pending[INBOXES];       /* for each kind, the keys that no stream watches yet */
-    int inboxes, anew;                   /* inboxes are to be watched; streams have ended */
+    struct hf__et_stream *open[STREAMS];  /* NULL: unused */
+    struct hf__et_range pending[INBOXES]; /* for each kind, the keys that no stream watches yet */
+    int inboxes, anew;                    /* inboxes are to be watched; streams have ended */
     uint64_t events;
     int64_t retry_at_us, used_at_us;
 };
@@ -194,55 +190,6 @@ static int watched(const struct hf__et_watcher *watcher, enum kind kind, const c
 
 static enum kind kind_for(int in_line) { return in_line ? ENDS : ALL; }
 
-/* ---- ranges of keys ---- */
-
-static void clear_range(struct range *r)
-{
-    free(r->first);
-    free(r->last);
-    *r = (struct range){NULL, NULL};
-}
-
-/* Extends the range so that it has the key. Returns 0 or HF_NOMEM: then the range is as before. */
-static int extend(struct range *r, const char *key)
-{
-    int before = !r->first || strcmp(key, r->first) < 0;
-    int behind = !r->last || strcmp(key, r->last) > 0;
-    char *first = before ? strdup(key) : NULL, *last = behind ? strdup(key) : NULL;
-    if ((before && !first) || (behind && !last)) {
-        free(first);
-        free(last);
-        return HF_NOMEM;
-    }
-    if (before) {
-        free(r->first);
-        r->first = first;
-    }
-    if (behind) {
-        free(r->last);
-        r->last = last;
-    }
-    return 0;
-}
-
-/* Widens the range to all keys with the common prefix of its ends. Keys that are waited for later
-   are mostly among them, and need no further stream. Returns 0 or HF_NOMEM. */
-static int widen(struct range *r)
-{
-    size_t n = 0;
-    while (r->first[n] && r->first[n] == r->last[n]) n++;
-    char *last = malloc(n + 2);
-    if (!last) return HF_NOMEM;
-    memcpy(last, r->first, n);
-    last[n] = '\xff'; /* which no key has */
-    last[n + 1] = 0;
-    free(r->last);
-    r->last = last;
-    if (!n) r->first[n++] = ' '; /* the least first byte of a key; inboxes sort before it */
-    r->first[n] = 0;
-    return 0;
-}
-
 struct walk {
     struct hf__et_watcher *watcher;
     enum kind kind;
@@ -253,7 +200,7 @@ static void see_wanted(void *arg, const char *key, int in_line)
 {
     struct walk *w = arg;
     if (kind_for(in_line) != w->kind || (!w->all && watched(w->watcher, w->kind, key))) return;
-    if (extend(&w->watcher->pending[w->kind], key)) w->failed = 1;
+    if (hf__et_range_extend(&w->watcher->pending[w->kind], key)) w->failed = 1;
 }
 
 /* Makes the keys that are waited for in that way pending; without `all`, only those that no stream
@@ -277,7 +224,7 @@ static int unused_stream(const struct hf__et_watcher *watcher, enum kind kind)
 static int watch_kind(hf_store *st, enum kind kind)
 {
     struct hf__et_watcher *watcher = st->watcher;
-    struct range *r = &watcher->pending[kind];
+    struct hf__et_range *r = &watcher->pending[kind];
     if (!r->first) return 0;
     int at = unused_stream(watcher, kind), rc = 0;
     if (at < 0) {
@@ -285,10 +232,10 @@ static int watch_kind(hf_store *st, enum kind kind)
         watcher->events++;
         at = unused_stream(watcher, kind);
         rc = pend_wanted(watcher, kind, 1);
-        if (!rc) rc = widen(r);
+        if (!rc) rc = hf__et_range_widen(r);
     }
     if (!rc) rc = begin_stream(st, kind, at, r->first, r->last);
-    clear_range(r);
+    hf__et_range_clear(r);
     return rc;
 }
 
@@ -346,7 +293,9 @@ static int subscribe(hf_store *st, const hf_rowkey *key)
     int in_line = key->who && key->in_line;
     enum kind kind = kind_for(in_line);
     pthread_mutex_lock(&watcher->mu);
-    int rc = watched(watcher, kind, key->text) ? 0 : extend(&watcher->pending[kind], key->text);
+    int rc = watched(watcher, kind, key->text)
+                 ? 0
+                 : hf__et_range_extend(&watcher->pending[kind], key->text);
     if (!rc) rc = hf__et_words_subscribe(st->words, key);
     watcher->inboxes |= in_line;
     pthread_mutex_unlock(&watcher->mu);
@@ -442,7 +391,7 @@ void hf__et_notify_close(hf_store *st)
 {
     if (!st->watcher) return;
     end_streams(st->watcher);
-    for (int kind = 0; kind < INBOXES; kind++) clear_range(&st->watcher->pending[kind]);
+    for (int kind = 0; kind < INBOXES; kind++) hf__et_range_clear(&st->watcher->pending[kind]);
     if (st->watcher->wake_fd >= 0) close(st->watcher->wake_fd);
     pthread_mutex_destroy(&st->watcher->mu);
     free(st->watcher);

@@ -42,7 +42,6 @@ struct subscription {
 };
 
 struct hf__et_words {
-    pthread_mutex_t mu;
     struct hf__sub sub;
     uint64_t listens;
 };
@@ -88,16 +87,13 @@ int hf__et_words_open(hf_store *st)
 {
     st->words = calloc(1, sizeof *st->words);
     if (!st->words) return HF_NOMEM;
-    st->words->sub.key_size = sizeof(struct subscription);
-    st->words->sub.forget = free_whole;
-    pthread_mutex_init(&st->words->mu, NULL);
+    hf__sub_open(&st->words->sub, sizeof(struct subscription), free_whole);
     return 0;
 }
 
 void hf__et_words_close(hf_store *st)
 {
     if (!st->words) return;
-    pthread_mutex_destroy(&st->words->mu);
     hf__sub_free(&st->words->sub);
     free(st->words);
 }
@@ -116,7 +112,7 @@ static int is_unread(const struct hf__et_words *w, const struct subscription *k)
 int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key)
 {
     int same;
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     struct subscription *k = (struct subscription *)hf__sub_want(&w->sub, key, NULL, 0, &same);
     /* A notification for the subscriber before isn't used. This waiter may be the holder that it
        named; or it may be old, since nothing is written while the queue is empty. */
@@ -124,31 +120,28 @@ int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key)
         k->told = 0;
         k->unread = 0;
     }
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
     return k ? 0 : HF_NOMEM;
 }
 
 void hf__et_words_unsubscribe(struct hf__et_words *w, const hf_rowkey *key)
 {
-    pthread_mutex_lock(&w->mu);
-    struct hf__sub_key *k = hf__sub_find(&w->sub, key->text, key->len, key->hash);
-    if (k) hf__sub_unwant(&w->sub, k);
-    pthread_mutex_unlock(&w->mu);
+    hf__sub_unsubscribe(&w->sub, key);
 }
 
 size_t hf__et_words_n_wanted(struct hf__et_words *w)
 {
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     size_t n = hf__sub_wanted(&w->sub);
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
     return n;
 }
 
 void hf__et_words_listen(struct hf__et_words *w)
 {
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     w->listens++;
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
 }
 
 struct visit {
@@ -166,17 +159,14 @@ void hf__et_words_each_wanted(struct hf__et_words *w,
                               void (*see)(void *arg, const char *key, int in_line), void *arg)
 {
     struct visit v = {see, arg};
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     hf__sub_each(&w->sub, show_wanted, &v);
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
 }
 
 int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret)
 {
-    pthread_mutex_lock(&w->mu);
-    int is = hf__sub_next_event(&w->sub, ret);
-    pthread_mutex_unlock(&w->mu);
-    return is;
+    return hf__sub_next_event(&w->sub, ret);
 }
 
 static void forget(struct hf__sub_key *key, void *arg)
@@ -190,10 +180,10 @@ static void forget(struct hf__sub_key *key, void *arg)
 
 void hf__et_words_forget(struct hf__et_words *w)
 {
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     hf__sub_each(&w->sub, forget, NULL);
     hf__sub_put_any(&w->sub);
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
 }
 
 /* Writes into `row` what the notification says. Returns 0 if that is too little. Under the
@@ -218,19 +208,19 @@ static int tell(const struct subscription *k, hf_row *row)
 
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key)
 {
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     int is = find(w, key->hash) != NULL;
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
     return is;
 }
 
 int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
 {
     hf_row_clear(row);
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     const struct subscription *k = find(w, key->hash);
     int told = k && k->told && !is_unread(w, k) && tell(k, row);
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
     return told;
 }
 
@@ -260,7 +250,7 @@ static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t rev
         text[n] = 0;
         if (!read_word(text, n, &word)) word.token = 0;
     }
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     struct subscription *k = find(w, hash);
     if (k && !is_old(&k->inbox_revision, revision)) {
         /* A renewal, or a change of the queue behind, changes nothing for these waiters. */
@@ -275,7 +265,7 @@ static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t rev
         looks = looks && hf__sub_is_wanted(&k->key);
         if (looks) hf__sub_put_event(&w->sub, &k->key);
     }
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
     return looks;
 }
 
@@ -284,7 +274,7 @@ static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t rev
    few waits are to look, that takes UNREAD_LISTENS flushes at most. */
 static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
 {
-    pthread_mutex_lock(&w->mu);
+    pthread_mutex_lock(&w->sub.mu);
     struct subscription *k = find(w, hash);
     int is_new = k && (ends || !k->key.in_line) && !is_old(&k->revision, revision);
     int looks = is_new && hf__sub_is_wanted(&k->key);
@@ -293,7 +283,7 @@ static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision,
         k->told = 0;
     }
     if (looks) hf__sub_put_event(&w->sub, &k->key);
-    pthread_mutex_unlock(&w->mu);
+    pthread_mutex_unlock(&w->sub.mu);
     return looks;
 }
 

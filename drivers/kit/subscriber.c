@@ -235,6 +235,14 @@ void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k)
     }
 }
 
+void hf__sub_unsubscribe(struct hf__sub *sub, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&sub->mu);
+    struct hf__sub_key *k = hf__sub_find(sub, key->text, key->len, key->hash);
+    if (k) hf__sub_unwant(sub, k);
+    pthread_mutex_unlock(&sub->mu);
+}
+
 /* Moves a key to another channel. The new channel is taken first, because the old one may be
    dropped. */
 static void move_to(struct hf__sub *sub, struct hf__sub_key *k, struct hf__sub_channel *c)
@@ -283,17 +291,18 @@ void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k)
 
 int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret)
 {
-    struct hf__sub_key *k = sub->event;
+    pthread_mutex_lock(&sub->mu);
+    struct hf__sub_key *k = sub->any_event ? NULL : sub->event;
+    int is = sub->any_event || k;
     *ret = (hf_key_event){0, 0};
-    if (sub->any_event) {
-        sub->any_event = 0;
-        return 1;
+    sub->any_event = 0;
+    if (k) {
+        sub->event = k->event_next;
+        k->has_event = 0;
+        *ret = (hf_key_event){k->hash, UINT64_MAX};
     }
-    if (!k) return 0;
-    sub->event = k->event_next;
-    k->has_event = 0;
-    *ret = (hf_key_event){k->hash, UINT64_MAX};
-    return 1;
+    pthread_mutex_unlock(&sub->mu);
+    return is;
 }
 
 void hf__sub_put_payload(struct hf__sub_key *k, const char *payload, size_t len, size_t most)
@@ -322,6 +331,14 @@ void hf__sub_disconnected(struct hf__sub *sub)
         }
 }
 
+void hf__sub_open(struct hf__sub *sub, size_t key_size, void (*forget)(struct hf__sub_key *k))
+{
+    memset(sub, 0, sizeof *sub);
+    sub->key_size = key_size;
+    sub->forget = forget;
+    pthread_mutex_init(&sub->mu, NULL);
+}
+
 void hf__sub_free(struct hf__sub *sub)
 {
     for (size_t i = 0; i < sub->key_buckets; i++)
@@ -336,5 +353,6 @@ void hf__sub_free(struct hf__sub *sub)
         }
     free(sub->key);
     free(sub->channel);
+    pthread_mutex_destroy(&sub->mu);
     memset(sub, 0, sizeof *sub);
 }

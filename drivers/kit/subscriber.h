@@ -9,13 +9,15 @@
  * request for that, and a holder is notified of it meanwhile. Such a key is idle. Idle keys are
  * kept up to the number of wanted ones and 64 more.
  *
- * There is no lock inside. All calls for one subscriber are made under one mutex of the driver's.
+ * Thread safety: hf__sub_unsubscribe and hf__sub_next_event take the mutex `mu`. If more than one
+ * thread uses the subscriber, the other functions are called with it, but for open and free.
  */
 #ifndef HF_KIT_SUBSCRIBER_H
 #define HF_KIT_SUBSCRIBER_H
 
 #include "holdfast_driver.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,13 +48,11 @@ struct hf__sub_key {
     size_t payload_len;     /* 0: there is none */
 };
 
-struct hf__sub {                           /* All zero at first, but for what the driver sets. */
-    size_t key_size;                       /* set by the driver: the size of its own structure; 0:
-                                              it has none */
-    void (*forget)(struct hf__sub_key *k); /* set by the driver: frees what is in its structure; or
-                                              NULL */
-    size_t spare_channels;                 /* set by the driver: how many channels without keys stay
-                                              subscribed */
+struct hf__sub {
+    pthread_mutex_t mu;
+    size_t key_size;
+    void (*forget)(struct hf__sub_key *k);
+    size_t spare_channels; /* set by the driver: how many channels without keys stay subscribed */
     struct hf__sub_key **key;
     struct hf__sub_channel **channel;
     size_t key_buckets, channel_buckets, n_keys, n_idle, n_channels, n_spare;
@@ -63,6 +63,11 @@ struct hf__sub {                           /* All zero at first, but for what th
     struct hf__sub_channel *changed;
     int any_event; /* of any key */
 };
+
+/* Makes a subscriber without keys. key_size: of the driver's own structure of a key; 0: it has
+   none. `forget` frees what is in that structure; or NULL. */
+void hf__sub_open(struct hf__sub *sub, size_t key_size, void (*forget)(struct hf__sub_key *k));
+void hf__sub_free(struct hf__sub *sub);
 
 /* Returns the key, wanted or idle; NULL: it isn't known. */
 struct hf__sub_key *hf__sub_find(const struct hf__sub *sub, const char *text, size_t len,
@@ -84,6 +89,8 @@ struct hf__sub_key *hf__sub_want(struct hf__sub *sub, const hf_rowkey *key, cons
                                  size_t len, int *ret_same);
 /* Makes the key idle. Other keys that have been idle for long may be dropped. */
 void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k);
+/* Does the same if the key is known. Takes the mutex. */
+void hf__sub_unsubscribe(struct hf__sub *sub, const hf_rowkey *key);
 
 /* Notes an event of the key. */
 void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k);
@@ -91,7 +98,7 @@ void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k);
    example. */
 static inline void hf__sub_put_any(struct hf__sub *sub) { sub->any_event = 1; }
 /* Returns the next event, as next_event of hf_notify_ops: each key once, in the order of the
-   events. */
+   events. Takes the mutex. */
 int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret);
 
 /* Copies the payload of the last event. If the payload is longer than `most`, or there is no memory
@@ -105,6 +112,5 @@ void hf__sub_channel_free(struct hf__sub_channel *c);
 /* Notes that the connection is gone: the server has no channels, and payloads may be out of
    date. */
 void hf__sub_disconnected(struct hf__sub *sub);
-void hf__sub_free(struct hf__sub *sub);
 
 #endif

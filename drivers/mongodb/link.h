@@ -67,7 +67,7 @@ void hf__mg_streams_forget(void);
 /* Breaks all connections of this process, so that waits for them return. */
 void hf__mg_streams_stop(void);
 
-/* link.c. Fills in what the URL says. Returns 0; HF_INVALID: err says why. */
+/* options.c. Fills in what the URL says. Returns 0; HF_INVALID: err says why. */
 int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *ret, hf_error *err);
 void hf__mg_how_free(struct hf__mg_how *how);
 

@@ -2,7 +2,7 @@
  * mongodb.c - mongodb://USER@HOST/DB, rows as documents of a MongoDB collection. See link.h,
  * doc/stores/mongodb.md.
  *
- * Contents: connections; reading; writing; notifications; opening. Many rows: list.c.
+ * Contents: connections; reading; writing; opening. Many rows: list.c; notifications: notify.c.
  *
  * A write is one findAndModify: of a document with this _id and this rev; or, to create it, one
  * that nothing can match (no row has rev 0), as an upsert, which meets E11000 if there is a
@@ -271,44 +271,6 @@ static int mg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     return rc;
 }
 
-/* ---- notifications ---- */
-
-static int mg_subscribe(hf_store *st, const hf_rowkey *k)
-{
-    return hf__mg_subscribe(st->listener, k);
-}
-static void mg_unsubscribe(hf_store *st, const hf_rowkey *k)
-{
-    hf__mg_unsubscribe(st->listener, k);
-}
-
-static int mg_flush(hf_store *st, hf_event_count *ret, hf_error *err)
-{
-    return hf__mg_flush(st->listener, ret, err);
-}
-
-static int mg_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
-{
-    return hf__mg_sleep(st->listener, since, until_us, err);
-}
-
-static int mg_next_event(hf_store *s, hf_key_event *r) { return hf__mg_next_event(s->listener, r); }
-
-static int mg_payload(hf_store *st, const hf_rowkey *k, hf_row *row)
-{
-    return hf__mg_payload(st->listener, k, row);
-}
-
-static void mg_interrupt(hf_store *st) { hf__mg_interrupt(st->listener); }
-
-static const hf_notify_ops mg_notify = {.subscribe = mg_subscribe,
-                                        .unsubscribe = mg_unsubscribe,
-                                        .flush = mg_flush,
-                                        .sleep = mg_sleep,
-                                        .next_event = mg_next_event,
-                                        .payload = mg_payload,
-                                        .interrupt = mg_interrupt};
-
 /* ---- opening ---- */
 
 static void mg_close(hf_store *st)
@@ -369,7 +331,8 @@ HF_DRIVER_ENTRY(mongodb) = {
     .abi = HF_DRIVER_ABI,
     .name = "mongodb",
     .about = "a collection of a MongoDB database",
-    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .notify = &mg_notify},
+    .caps =
+        {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .notify = &hf__mg_notify},
     .open = mg_open,
     .close = mg_close,
     .get = mg_get,

@@ -1,5 +1,5 @@
 /*
- * notify.c - see notify.h.
+ * notify.c - mongodb: notifications, by a change stream. See doc/stores/mongodb.md.
  *
  * Reading a change stream blocks for half a second at a time, and libmongoc can't be woken. So a
  * separate thread reads the stream while there are waits; the handle's dispatcher sleeps until that
@@ -7,12 +7,10 @@
  * waits for the thread, but not for a mute server: then the thread ends later, and frees what it
  * needs itself.
  */
-#include "notify.h"
-
 #include "addresses.h"
 #include "kit/await.h"
 #include "kit/subscriber.h"
-#include "kit/text.h"
+#include "store.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -34,13 +32,12 @@ struct subscription {
 
 struct hf__mg_listener {
     struct hf__mg_how how; /* only read after it was set */
-    pthread_mutex_t mu;
-    int changed_fd; /* the thread and `interrupt` write it; one thread at a time waits for it */
+    int changed_fd;     /* the thread and `interrupt` write it; one thread at a time waits for it */
+    struct hf__sub sub; /* its mutex protects what follows, too */
     enum stream_state state;
     int refs, ends, interrupted;
     int64_t retry_at_us, wanted_us; /* when there was a wait last */
     uint64_t events;
-    struct hf__sub sub;
 };
 
 hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
@@ -54,8 +51,7 @@ hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
         return NULL;
     }
     listener->refs = 1;
-    listener->sub.key_size = sizeof(struct subscription);
-    pthread_mutex_init(&listener->mu, NULL);
+    hf__sub_open(&listener->sub, sizeof(struct subscription), NULL);
     return listener;
 }
 
@@ -64,10 +60,9 @@ hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
 static void let_go(hf__mg_listener *listener)
 {
     int last = !--listener->refs;
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     if (!last) return;
     hf__mg_how_free(&listener->how);
-    pthread_mutex_destroy(&listener->mu);
     close(listener->changed_fd);
     hf__sub_free(&listener->sub);
     free(listener);
@@ -78,17 +73,17 @@ static void let_go(hf__mg_listener *listener)
 static int sleep_until(hf__mg_listener *listener, int64_t until_us)
 {
     struct pollfd fd = {listener->changed_fd, POLLIN, 0};
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     int ready = hf__wait_until(&fd, 1, until_us);
     if (ready) hf__woken(listener->changed_fd);
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     return ready != 0;
 }
 
 void hf__mg_listener_free(hf__mg_listener *listener)
 {
     if (!listener) return;
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     listener->ends = 1;
     int64_t until_us = hf__local_us() + CLOSE_MS * INT64_C(1000);
     while (listener->refs > 1 && sleep_until(listener, until_us)) continue;
@@ -104,80 +99,19 @@ static int64_t await_ms(const hf__mg_listener *listener)
     return half < AWAIT_MS ? half : AWAIT_MS;
 }
 
-/* Finds the value at this path of the event. Returns 0 if there is none. */
-static int find_at(const bson_t *event, const char *path, bson_iter_t *ret)
-{
-    bson_iter_t it;
-    return bson_iter_init(&it, event) && bson_iter_find_descendant(&it, path, ret);
-}
-
-#define CHANGED "updateDescription.updatedFields."
-
-static int number_at(const bson_t *event, const char *path, int64_t *ret)
-{
-    bson_iter_t it;
-    if (!find_at(event, path, &it) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
-    *ret = bson_iter_as_int64(&it);
-    return *ret >= 0;
-}
-
-/* Reads the new holder from the event of a change. */
-static void read_handed(const bson_t *event, hf_party *ret)
-{
-    bson_iter_t it;
-    int64_t token, flags = HF_PARTY_UNCLAIMED;
-    uint32_t len;
-    ret->token = 0;
-    if (!find_at(event, CHANGED "request", &it) || !BSON_ITER_HOLDS_UTF8(&it)) return;
-    const char *text = bson_iter_utf8(&it, &len);
-    if (!hf__read_id(text, len, ret->id) || !number_at(event, CHANGED "token", &token) ||
-        !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
-        !number_at(event, CHANGED "expires_us", &ret->expires_us))
-        return;
-    /* The event also shows a change of `more`, unless the holder before had been handed the key,
-       too. */
-    if (find_at(event, CHANGED "more", &it)) {
-        flags = 0;
-        if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;
-        number_at(event, CHANGED "more.flags", &flags);
-        number_at(event, CHANGED "more.token", &token);
-    }
-    ret->flags = (uint8_t)flags;
-    ret->token = (uint64_t)token;
-}
-
-/* Returns 1 if this change of the key concerns the wait that has subscribed to it. */
-static int concerns(const struct subscription *k, const bson_t *event)
-{
-    bson_iter_t it;
-    if (!k->address[0] || !find_at(event, CHANGED HF_MG_ADDRESSES, &it) ||
-        !BSON_ITER_HOLDS_UTF8(&it))
-        return 1; /* the waiter isn't queued, or the row is gone, or another program wrote it */
-    return strstr(bson_iter_utf8(&it, NULL), k->address) != NULL;
-}
-
-/* Returns the subscription to the key of a change; NULL: there is none. *ret_any: the event doesn't
-   name a key. */
-static struct subscription *changed_key(const hf__mg_listener *listener, const bson_t *event,
-                                        int *ret_any)
-{
-    bson_iter_t id;
-    uint32_t len;
-    *ret_any = !find_at(event, "documentKey._id", &id) || !BSON_ITER_HOLDS_UTF8(&id);
-    if (*ret_any) return NULL;
-    const char *key = bson_iter_utf8(&id, &len);
-    return (struct subscription *)hf__sub_find(&listener->sub, key, len, hf_key_hash(key, len));
-}
-
 /* Takes in a change: of a key with a subscription, or of an unknown one. */
 static void receive(hf__mg_listener *listener, const bson_t *event)
 {
-    int any;
-    pthread_mutex_lock(&listener->mu);
-    struct subscription *k = changed_key(listener, event, &any);
-    if (k) read_handed(event, &k->handed);
-    int matters = any || (k && hf__sub_is_wanted(&k->key) && concerns(k, event));
-    if (any)
+    struct subscription *k = NULL;
+    uint32_t len = 0;
+    const char *key = hf__mg_change_key(event, &len);
+    pthread_mutex_lock(&listener->sub.mu);
+    if (key)
+        k = (struct subscription *)hf__sub_find(&listener->sub, key, len, hf_key_hash(key, len));
+    if (k) hf__mg_change_holder(event, &k->handed);
+    int matters = !key || (k && hf__sub_is_wanted(&k->key) &&
+                           (!k->address[0] || hf__mg_change_concerns(event, k->address)));
+    if (!key)
         hf__sub_put_any(&listener->sub);
     else if (matters)
         hf__sub_put_event(&listener->sub, &k->key);
@@ -185,7 +119,7 @@ static void receive(hf__mg_listener *listener, const bson_t *event)
         listener->events++;
         hf__wake(listener->changed_fd);
     }
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
 }
 
 static void forget_handed(struct hf__sub_key *k, void *arg)
@@ -204,7 +138,7 @@ static void lose(hf__mg_listener *listener)
 
 static int wanted(hf__mg_listener *listener, enum stream_state state)
 {
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     if (state != listener->state) {
         listener->state = state;
         lose(listener);
@@ -217,7 +151,7 @@ static int wanted(hf__mg_listener *listener, enum stream_state state)
         listener->state = STREAM_OFF; /* from here on another thread may be started */
         hf__sub_each(&listener->sub, forget_handed, NULL);
     }
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return is;
 }
 
@@ -242,8 +176,6 @@ static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream
     return 0;
 }
 
-#define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
-
 /* Connects, opens the change stream, and reads it (read_stream). Returns 1 if any of that fails. */
 static int follow(hf__mg_listener *listener, struct hf__mg_link *link, int *ret_opened)
 {
@@ -252,10 +184,7 @@ static int follow(hf__mg_listener *listener, struct hf__mg_link *link, int *ret_
     link->until_us = 0; /* for a stream that goes on, libmongoc's own time limits are right */
     mongoc_collection_t *rows =
         mongoc_client_get_collection(link->client, listener->how.db, listener->how.collection);
-    bson_t *only =
-        BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
-                 FIELD("request"), FIELD("token"), FIELD("acquired_us"), FIELD("expires_us"),
-                 FIELD("more"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
+    bson_t *only = hf__mg_change_pipeline();
     bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(listener)));
     mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
     int broken = read_stream(listener, stream, ret_opened);
@@ -279,7 +208,7 @@ static void *run(void *arg)
         hf__mg_end();
         if (broken && opened && !wanted(listener, STREAM_STARTING)) broken = 0;
     }
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     if (broken) {
         listener->retry_at_us = hf__local_us() + RETRY_MS * INT64_C(1000);
         listener->state = STREAM_OFF;
@@ -323,37 +252,33 @@ static struct subscription *find(const hf__mg_listener *listener, const hf_rowke
     return (struct subscription *)hf__sub_find(&listener->sub, key->text, key->len, key->hash);
 }
 
-int hf__mg_subscribe(hf__mg_listener *listener, const hf_rowkey *key)
+static int subscribe(hf_store *st, const hf_rowkey *key)
 {
-    pthread_mutex_lock(&listener->mu);
+    hf__mg_listener *listener = st->listener;
+    pthread_mutex_lock(&listener->sub.mu);
     struct subscription *k =
         (struct subscription *)hf__sub_want(&listener->sub, key, NULL, 0, NULL);
     if (k) k->address[0] = 0;
     if (k && k->key.in_line) hf__put_address(k->address, k->key.who);
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return k ? 0 : HF_NOMEM;
 }
 
-void hf__mg_unsubscribe(hf__mg_listener *listener, const hf_rowkey *key)
+static void unsubscribe(hf_store *st, const hf_rowkey *key)
 {
-    pthread_mutex_lock(&listener->mu);
-    struct subscription *k = find(listener, key);
-    if (k) hf__sub_unwant(&listener->sub, &k->key);
-    pthread_mutex_unlock(&listener->mu);
+    hf__sub_unsubscribe(&st->listener->sub, key);
 }
 
-int hf__mg_next_event(hf__mg_listener *listener, hf_key_event *ret)
+static int next_event(hf_store *st, hf_key_event *ret)
 {
-    pthread_mutex_lock(&listener->mu);
-    int is = hf__sub_next_event(&listener->sub, ret);
-    pthread_mutex_unlock(&listener->mu);
-    return is;
+    return hf__sub_next_event(&st->listener->sub, ret);
 }
 
-int hf__mg_flush(hf__mg_listener *listener, hf_event_count *ret, hf_error *err)
+static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
+    hf__mg_listener *listener = st->listener;
     int rc = 0;
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     int wanted = hf__sub_wanted(&listener->sub) != 0;
     if (wanted) listener->wanted_us = hf__local_us();
     int64_t until_us = hf__local_us() + listener->how.io_timeout_ms * 1000;
@@ -364,15 +289,16 @@ int hf__mg_flush(hf__mg_listener *listener, hf_event_count *ret, hf_error *err)
                          "waiters poll meanwhile");
     ret->n[0] = listener->events;
     ret->n[1] = 0;
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return rc;
 }
 
-int hf__mg_sleep(hf__mg_listener *listener, const hf_event_count *since, int64_t until_us,
-                 hf_error *err)
+static int sleep_for_events(hf_store *st, const hf_event_count *since, int64_t until_us,
+                            hf_error *err)
 {
+    hf__mg_listener *listener = st->listener;
     int rc = 0, over = 0;
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     while (!over && !listener->interrupted && listener->events == since->n[0])
         over = !sleep_until(listener, until_us);
     listener->interrupted = 0;
@@ -380,27 +306,37 @@ int hf__mg_sleep(hf__mg_listener *listener, const hf_event_count *since, int64_t
         rc = hf_fail(err, HF_UNAVAILABLE, 0,
                      "mongodb: receive notifications: the change stream broke; waiters poll "
                      "until another one is open");
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return rc;
 }
 
-int hf__mg_payload(hf__mg_listener *listener, const hf_rowkey *key, hf_row *row)
+static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
+    hf__mg_listener *listener = st->listener;
     hf_row_clear(row);
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     const struct subscription *k = find(listener, key);
     int found = k && k->handed.token;
     if (found) row->party[0] = k->handed;
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     row->n_holders = (uint32_t)found;
     row->token = found ? row->party[0].token : 0;
     return found;
 }
 
-void hf__mg_interrupt(hf__mg_listener *listener)
+static void interrupt(hf_store *st)
 {
-    pthread_mutex_lock(&listener->mu);
+    hf__mg_listener *listener = st->listener;
+    pthread_mutex_lock(&listener->sub.mu);
     listener->interrupted = 1;
     hf__wake(listener->changed_fd);
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
 }
+
+const hf_notify_ops hf__mg_notify = {.subscribe = subscribe,
+                                     .unsubscribe = unsubscribe,
+                                     .flush = flush,
+                                     .sleep = sleep_for_events,
+                                     .next_event = next_event,
+                                     .payload = payload,
+                                     .interrupt = interrupt};

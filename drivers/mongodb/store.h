@@ -6,7 +6,8 @@
 
 #include "kit/links.h"
 #include "link.h"
-#include "notify.h"
+
+typedef struct hf__mg_listener hf__mg_listener;
 
 struct hf_store {
     struct hf__mg_how how;
@@ -41,6 +42,20 @@ void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link,
 /* Finds the first document in the first batch of a reply. Returns 0 if there is none. */
 int hf__mg_batch(const bson_t *reply, bson_iter_t *ret);
 int hf__mg_document(const bson_iter_t *it, bson_t *ret);
+
+/* change.c. What an event of a change stream tells: the key (NULL: it names none); */
+const char *hf__mg_change_key(const bson_t *event, uint32_t *ret_len);
+/* the party that was granted the key (token 0: none); */
+void hf__mg_change_holder(const bson_t *event, hf_party *ret);
+/* whether the change concerns the waiter with this address. */
+int hf__mg_change_concerns(const bson_t *event, const char *address);
+/* Makes the pipeline that leaves in the events only what these functions read. */
+bson_t *hf__mg_change_pipeline(void);
+
+/* notify.c. Makes a listener. NULL: out of memory. */
+hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms);
+void hf__mg_listener_free(hf__mg_listener *listener);
+extern const hf_notify_ops hf__mg_notify;
 
 /* list.c */
 int hf__mg_scan(hf_store *st, const char *prefix,

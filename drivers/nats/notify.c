@@ -22,6 +22,7 @@ enum { RETRY_MS = 5000 };
 
 int hf__nats_notify_open(struct hf__nats_notify *n)
 {
+    hf__sub_open(&n->sub, 0, NULL);
     n->wake_fd = hf__wake_fd();
     return n->wake_fd < 0 ? HF_UNAVAILABLE : 0;
 }
@@ -92,9 +93,7 @@ static int nats_subscribe(hf_store *st, const hf_rowkey *key)
 
 static void nats_unsubscribe(hf_store *st, const hf_rowkey *key)
 {
-    struct hf__nats_notify *n = &st->notify;
-    struct hf__sub_key *k = hf__sub_find(&n->sub, key->text, key->len, key->hash);
-    if (k) hf__sub_unwant(&n->sub, k);
+    hf__sub_unsubscribe(&st->notify.sub, key);
 }
 
 static int nats_next_event(hf_store *st, hf_key_event *ret)

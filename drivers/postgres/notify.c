@@ -11,10 +11,9 @@
  * A subscription outlives its wait for a while: the holder of the key is then notified of a request
  * that queues behind it.
  */
-#include "notify.h"
-
 #include "kit/await.h"
 #include "kit/text.h"
+#include "store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -138,11 +137,11 @@ static int take_in_all(struct hf__pg_listener *listener)
     while ((note = PQnotifies(listener->link.pg))) {
         char *end;
         uint64_t hash = strtoull(note->extra, &end, 10);
-        pthread_mutex_lock(&listener->mu);
+        pthread_mutex_lock(&listener->sub.mu);
         struct hf__sub_key *k = NULL;
         while ((k = hf__sub_of_hash(&listener->sub, hash, k)))
             take_in(listener, (struct subscription *)k, end);
-        pthread_mutex_unlock(&listener->mu);
+        pthread_mutex_unlock(&listener->sub.mu);
         PQfreemem(note);
     }
     return PQstatus(listener->link.pg) == CONNECTION_OK;
@@ -155,33 +154,35 @@ static int receive(struct hf__pg_listener *listener)
 }
 
 /* Reads one row that has changed. Returns 0 if the connection broke. */
-static int read_one(struct hf__pg_listener *listener)
+static int read_one(hf_store *st)
 {
+    struct hf__pg_listener *listener = &st->listener;
     hf_row *row = malloc(sizeof *row), *old;
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     /* A notification that comes during the read is about another change. */
     struct subscription *k = next_unread(listener);
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     hf_rowkey key = {.text = k->key.text, .len = k->key.len, .hash = k->key.hash};
     if (row) hf_row_init(row);
-    int rc = row ? listener->read(listener->st, &listener->link, &key, row) : HF_NOMEM;
-    pthread_mutex_lock(&listener->mu);
+    int rc = row ? hf__pg_read(st, &listener->link, &key, row) : HF_NOMEM;
+    pthread_mutex_lock(&listener->sub.mu);
     old = k->row;
     k->row = row;
     k->shown = 0;
     /* If the row has no holder, or can't be read, the wait reads it itself and finds that. */
     k->says = !rc && row->rev ? THE_ROW : NOTHING;
     tell(listener, k);
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     if (old) hf_row_clear(old);
     free(old);
     return listener->link.pg != NULL;
 }
 
-int hf__pg_payload(struct hf__pg_listener *listener, const hf_rowkey *key, hf_row *row)
+static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
+    struct hf__pg_listener *listener = &st->listener;
     hf_row_clear(row);
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     struct subscription *k = find(listener, key);
     int is = k && k->says == THE_ROW && !hf_row_copy(row, k->row);
     if (is) k->shown = 1;
@@ -193,40 +194,24 @@ int hf__pg_payload(struct hf__pg_listener *listener, const hf_rowkey *key, hf_ro
         row->n_holders = 1;
         is = 1;
     }
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return is;
 }
 
 /* ---- listening ---- */
 
-int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_read *read_row)
+int hf__pg_notify_open(struct hf__pg_listener *listener)
 {
-    listener->st = st;
-    listener->read = read_row;
-    listener->sub.key_size = sizeof(struct subscription);
-    listener->sub.forget = forget;
+    hf__sub_open(&listener->sub, sizeof(struct subscription), forget);
     listener->sub.spare_channels = SPARE_CHANNELS;
-    pthread_mutex_init(&listener->mu, NULL);
     listener->wake_fd = hf__wake_fd();
     return listener->wake_fd < 0 ? errno : 0;
-}
-
-void hf__pg_notify_channel(struct hf__pg_listener *listener, const char *schema, const char *table)
-{
-    char whole[160];
-    size_t n = (size_t)snprintf(whole, sizeof whole, "holdfast:%s.%s", schema, table);
-    if (n >= sizeof listener->channel || strchr(whole, '"'))
-        snprintf(listener->channel, sizeof listener->channel, "holdfast:%016llx",
-                 (unsigned long long)hf_key_hash(whole, n));
-    else
-        memcpy(listener->channel, whole, n + 1);
 }
 
 void hf__pg_notify_close(struct hf__pg_listener *listener)
 {
     hf__pg_disconnect(&listener->link);
     hf__sub_free(&listener->sub);
-    pthread_mutex_destroy(&listener->mu);
     if (listener->wake_fd >= 0) close(listener->wake_fd);
 }
 
@@ -239,12 +224,12 @@ static void forget_one(struct hf__sub_key *k, void *arg)
 static void disconnect(struct hf__pg_listener *listener)
 {
     hf__pg_disconnect(&listener->link);
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     while (next_unread(listener)) continue;
     /* from here on other notifications may be lost */
     hf__sub_each(&listener->sub, forget_one, NULL);
     hf__sub_disconnected(&listener->sub);
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     listener->listens_all = 0;
 }
 
@@ -271,9 +256,9 @@ static int connect_listener(const struct hf__pg_how *how, struct hf__pg_listener
         return rc;
     }
     listener->events++;
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     hf__sub_put_any(&listener->sub); /* what came before isn't known */
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return 0;
 }
 
@@ -311,63 +296,58 @@ static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listene
 static int say_all(const struct hf__pg_how *how, struct hf__pg_listener *listener, hf_error *err)
 {
     int rc = 0;
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     int all = listener->sub.n_apart != 0, any = hf__sub_wanted(&listener->sub) != 0;
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     if (any && all != listener->listens_all)
         rc = say(how, listener, all ? "LISTEN" : "UNLISTEN", "", listener->channel, err);
     if (any && !rc) listener->listens_all = all;
     while (!rc) {
-        pthread_mutex_lock(&listener->mu);
+        pthread_mutex_lock(&listener->sub.mu);
         struct hf__sub_channel *c = hf__sub_next_change(&listener->sub);
-        pthread_mutex_unlock(&listener->mu);
+        pthread_mutex_unlock(&listener->sub.mu);
         if (!c) break;
         rc = say_one(how, listener, c, err);
     }
     return rc;
 }
 
-int hf__pg_subscribe(struct hf__pg_listener *listener, const hf_rowkey *key)
+static int subscribe(hf_store *st, const hf_rowkey *key)
 {
+    struct hf__pg_listener *listener = &st->listener;
     char address[HF_ADDRESS + 1];
     int in_line = key->who && key->in_line, same;
     if (in_line) hf__put_address(address, key->who);
-    pthread_mutex_lock(&listener->mu);
+    pthread_mutex_lock(&listener->sub.mu);
     struct subscription *k = (struct subscription *)hf__sub_want(
         &listener->sub, key, in_line ? address : NULL, HF_ADDRESS, &same);
     /* "Another party has the key" was notified to the subscriber before. This waiter may be that
        party; or the notification may be old, since nothing is notified while the queue is empty. */
     if (k && !same && k->says == ANOTHER) k->says = NOTHING;
-    pthread_mutex_unlock(&listener->mu);
+    pthread_mutex_unlock(&listener->sub.mu);
     return k ? 0 : HF_NOMEM;
 }
 
-void hf__pg_unsubscribe(struct hf__pg_listener *listener, const hf_rowkey *key)
+static void unsubscribe(hf_store *st, const hf_rowkey *key)
 {
-    pthread_mutex_lock(&listener->mu);
-    struct subscription *k = find(listener, key);
-    if (k) hf__sub_unwant(&listener->sub, &k->key);
-    pthread_mutex_unlock(&listener->mu);
+    hf__sub_unsubscribe(&st->listener.sub, key);
 }
 
-int hf__pg_next_event(struct hf__pg_listener *listener, hf_key_event *ret)
+static int next_event(hf_store *st, hf_key_event *ret)
 {
-    pthread_mutex_lock(&listener->mu);
-    int is = hf__sub_next_event(&listener->sub, ret);
-    pthread_mutex_unlock(&listener->mu);
-    return is;
+    return hf__sub_next_event(&st->listener.sub, ret);
 }
 
-int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_listener *listener,
-                 hf_event_count *ret, hf_error *err)
+static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
+    struct hf__pg_listener *listener = &st->listener;
     /* Notifications that came before are for the subscriptions before this change. */
     if (listener->link.pg && !receive(listener)) disconnect(listener);
     if (!listener->link.pg) {
-        int rc = connect_listener(how, listener, err);
+        int rc = connect_listener(&st->how, listener, err);
         if (rc) return rc;
     }
-    int rc = say_all(how, listener, err);
+    int rc = say_all(&st->how, listener, err);
     if (rc) return rc;
     /* Notifications that came with an answer are not in the socket any more, so poll would not
        report them. */
@@ -391,9 +371,10 @@ static int sleep_until(struct hf__pg_listener *listener, int64_t until_us, hf_er
                : 0;
 }
 
-int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, int64_t until_us,
-                 hf_error *err)
+static int sleep_for_events(hf_store *st, const hf_event_count *since, int64_t until_us,
+                            hf_error *err)
 {
+    struct hf__pg_listener *listener = &st->listener;
     int rc = 0, asked = 0;
     while (!rc && listener->events == since->n[0]) {
         /* Done in each round, so that notifications which need a read don't delay the others. */
@@ -402,10 +383,18 @@ int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, 
         asked++;
         /* Notifications that came with the row are not in the socket any more, so poll would not
            report them. */
-        if (!read_one(listener) || !take_in_all(listener))
+        if (!read_one(st) || !take_in_all(listener))
             rc = disconnected(listener, "the connection broke", err);
     }
     return rc < 0 ? rc : asked;
 }
 
-void hf__pg_interrupt(struct hf__pg_listener *listener) { hf__wake(listener->wake_fd); }
+static void interrupt(hf_store *st) { hf__wake(st->listener.wake_fd); }
+
+const hf_notify_ops hf__pg_notify = {.subscribe = subscribe,
+                                     .unsubscribe = unsubscribe,
+                                     .flush = flush,
+                                     .sleep = sleep_for_events,
+                                     .next_event = next_event,
+                                     .payload = payload,
+                                     .interrupt = interrupt};

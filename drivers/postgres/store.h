@@ -26,7 +26,8 @@ struct hf_store {
     char empty[2 * HF_PG_NAME + 24]; /* the statement with which a person empties the store */
 };
 
-/* postgres.c. A batch takes its connection by kit/links.h, and gives it back here. */
+/* rows.c. A batch takes its connection by kit/links.h, and gives it back here. */
+extern const struct hf__link_kind hf__pg_link_kind;
 void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
 /* Takes a connection, which is given back by hf__pg_put_link (also if this fails). */
 int hf__pg_get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err);
@@ -46,6 +47,15 @@ int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, co
 int hf__pg_has_row(const PGresult *r);
 /* Writes the fields as texts; numbers are written into `room`. */
 void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_FIELDS][24]);
+int hf__pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err);
+/* Reads the row by this connection, which listens. */
+int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
+int hf__pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+int hf__pg_enter_row(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                     const char *where, hf_error *err);
+
 /* replace.c. A key's hint: see there. */
 static const uint64_t HF_PG_ALONE = UINT64_C(1) << 63;
 uint64_t hf__pg_hint(const hf_rowkey *key);
@@ -66,6 +76,8 @@ int hf__pg_read_table(hf_store *st, const hf_url *url, hf_error *err);
 /* Finds the table's schema by the search path; a missing table is made. From then on statements
    name the schema, so that no other table of that name is used. */
 int hf__pg_find_schema(hf_store *st, hf_error *err);
+/* Writes the name of the table's channel, however long the table's name is. */
+void hf__pg_name_channel(hf_store *st);
 
 /* replace_many.c */
 int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);

@@ -65,3 +65,14 @@ int hf__pg_find_schema(hf_store *st, hf_error *err)
     hf__pg_put_link(st, link);
     return rc;
 }
+
+void hf__pg_name_channel(hf_store *st)
+{
+    char whole[160], *channel = st->listener.channel;
+    size_t n = (size_t)snprintf(whole, sizeof whole, "holdfast:%s.%s", st->schema, st->name);
+    if (n >= sizeof st->listener.channel || strchr(whole, '"'))
+        snprintf(channel, sizeof st->listener.channel, "holdfast:%016llx",
+                 (unsigned long long)hf_key_hash(whole, n));
+    else
+        memcpy(channel, whole, n + 1);
+}

@@ -1,7 +1,7 @@
 /*
  * link.c - see link.h.
  *
- * Contents: bytes; TLS; there and back; what replies mean; the server's facts. Connecting: dial.c.
+ * Contents: bytes; TLS; there and back; what replies mean. Connecting: dial.c.
  */
 #include "link.h"
 
@@ -346,61 +346,4 @@ void hf__rd_words(const char *text, char to[HF_RD_WHY])
                  (int)(n < 60 ? n : 60), text);
     else
         snprintf(to, HF_RD_WHY, "%.*s", (int)n, text);
-}
-
-/* ---- the server's facts ---- */
-
-/* Copies the value of "name:value" at the beginning of a line. */
-static void fact(const char *info, const char *name, char *to, size_t cap)
-{
-    size_t n = strlen(name);
-    to[0] = 0;
-    for (const char *at = info; at; at = strchr(at, '\n')) {
-        at += *at == '\n';
-        if (!strncmp(at, name, n) && at[n] == ':') {
-            snprintf(to, cap, "%.*s", (int)strcspn(at + n + 1, "\r\n"), at + n + 1);
-            return;
-        }
-    }
-}
-
-void hf__rd_read_facts(const char *info, struct hf__rd_facts *f)
-{
-    char flag[8];
-    memset(f, 0, sizeof *f);
-    fact(info, "valkey_version", f->version, sizeof f->version);
-    f->product = f->version[0] ? "Valkey" : "Redis";
-    if (!f->version[0]) fact(info, "redis_version", f->version, sizeof f->version);
-    fact(info, "maxmemory_policy", f->policy, sizeof f->policy);
-    fact(info, "role", f->role, sizeof f->role);
-    fact(info, "aof_enabled", f->aof, sizeof f->aof);
-    fact(info, "rdb_last_bgsave_status", f->save_ok, sizeof f->save_ok);
-    fact(info, "cluster_enabled", flag, sizeof flag);
-    f->cluster = flag[0] == '1';
-}
-
-/* Returns 1 if the prefix puts all keys into one slot of a cluster. */
-static int one_slot(const char *prefix)
-{
-    const char *open = strchr(prefix, '{'), *close = open ? strchr(open, '}') : NULL;
-    return close && close > open + 1;
-}
-
-int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *f, char why[HF_RD_WHY])
-{
-    why[0] = 0;
-    if (f->version[0] && strtol(f->version, NULL, 10) < 5)
-        snprintf(why, HF_RD_WHY, "version %s is older than Redis 5", f->version);
-    else if (!strcmp(f->role, "slave"))
-        snprintf(why, HF_RD_WHY, "it is a replica: it shows the past, and takes no writes");
-    else if (!strncmp(f->policy, "allkeys-", 8))
-        snprintf(why, HF_RD_WHY,
-                 "maxmemory-policy is %s: when memory is short it drops locks that are held "
-                 "(noeviction doesn't)",
-                 f->policy);
-    else if (f->cluster && !one_slot(how->prefix))
-        snprintf(why, HF_RD_WHY,
-                 "it is a node of a cluster, which has only some of the keys: put them all into "
-                 "one slot, ?prefix={holdfast}:, and name its node");
-    return why[0] ? HF_UNSUPPORTED : 0;
 }

@@ -131,7 +131,7 @@ int hf__rd_is_coded(const char *text);
 /* Copies the error's first sentence, without the parts that it may quote. */
 void hf__rd_words(const char *text, char to[HF_RD_WHY]);
 
-/* Reads the reply to INFO. */
+/* facts.c. Reads the reply to INFO. */
 void hf__rd_read_facts(const char *info, struct hf__rd_facts *ret);
 /* Checks that this server can be a store. Returns 0, or HF_UNSUPPORTED with the reason. */
 int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *facts, char why[HF_RD_WHY]);

@@ -23,9 +23,9 @@ static int disconnected(hf_store *st, const char *why, hf_error *err)
     char text[HF_RD_WHY];
     snprintf(text, sizeof text, "%s", why);
     hf__rd_disconnect(&st->listener);
-    pthread_mutex_lock(&st->said_mu);
+    pthread_mutex_lock(&st->sub.mu);
     hf__sub_disconnected(&st->sub);
-    pthread_mutex_unlock(&st->said_mu);
+    pthread_mutex_unlock(&st->sub.mu);
     st->retry_at_us = hf__local_us() + RETRY_MS * INT64_C(1000);
     return hf_fail(err, HF_UNAVAILABLE, 0,
                    HF_RD ": subscribe to notifications: %s; waiters poll meanwhile", text);
@@ -101,13 +101,13 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     char said[HF_RD_SAID_MOST + 1];
     size_t len = 0;
-    pthread_mutex_lock(&st->said_mu);
+    pthread_mutex_lock(&st->sub.mu);
     const struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
     /* With ?wait= the payload isn't used: its writer needn't have waited for the replicas that this
        handle waits for. */
     if (k && !st->how.wait) len = k->payload_len;
     if (len) memcpy(said, k->payload, len);
-    pthread_mutex_unlock(&st->said_mu);
+    pthread_mutex_unlock(&st->sub.mu);
     said[len] = 0;
     return hf__rd_read_word(said, len, row);
 }
@@ -155,12 +155,12 @@ static int meaning(hf_store *st, const redisReply *r)
     if (strcmp(what->str, "message")) return 0;
     const char *said;
     size_t len;
-    pthread_mutex_lock(&st->said_mu);
+    pthread_mutex_lock(&st->sub.mu);
     struct hf__sub_key *k = told_of(st, name, r->element[2], &said, &len);
     if (k) hf__sub_put_payload(k, said, len, HF_RD_SAID_MOST);
     int wanted = k && hf__sub_is_wanted(k);
     if (wanted) hf__sub_put_event(&st->sub, k);
-    pthread_mutex_unlock(&st->said_mu);
+    pthread_mutex_unlock(&st->sub.mu);
     return wanted;
 }
 
@@ -206,27 +206,15 @@ static int want(hf_store *st, const hf_rowkey *key)
 
 static int subscribe(hf_store *st, const hf_rowkey *key)
 {
-    pthread_mutex_lock(&st->said_mu);
+    pthread_mutex_lock(&st->sub.mu);
     int rc = want(st, key);
-    pthread_mutex_unlock(&st->said_mu);
+    pthread_mutex_unlock(&st->sub.mu);
     return rc;
 }
 
-static void unsubscribe(hf_store *st, const hf_rowkey *key)
-{
-    pthread_mutex_lock(&st->said_mu);
-    struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
-    if (k) hf__sub_unwant(&st->sub, k);
-    pthread_mutex_unlock(&st->said_mu);
-}
+static void unsubscribe(hf_store *st, const hf_rowkey *key) { hf__sub_unsubscribe(&st->sub, key); }
 
-static int next_event(hf_store *st, hf_key_event *ret)
-{
-    pthread_mutex_lock(&st->said_mu);
-    int is = hf__sub_next_event(&st->sub, ret);
-    pthread_mutex_unlock(&st->said_mu);
-    return is;
-}
+static int next_event(hf_store *st, hf_key_event *ret) { return hf__sub_next_event(&st->sub, ret); }
 
 /* Puts the changes of subscriptions into the batch; *ret_new: how many are new. */
 static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
@@ -262,10 +250,10 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
         }
         st->events++;
     }
-    pthread_mutex_lock(&st->said_mu);
+    pthread_mutex_lock(&st->sub.mu);
     if (is_new) hf__sub_put_any(&st->sub); /* what came before isn't known */
     int no_memory = put_changes(st, &batch, &fresh);
-    pthread_mutex_unlock(&st->said_mu);
+    pthread_mutex_unlock(&st->sub.mu);
     if (no_memory) {
         hf__rd_batch_free(&batch);
         return disconnected(st, "out of memory", err);

@@ -4,7 +4,7 @@
  * Contents: rows; entering; opening.
  *
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
- * it there, list.c reads many rows, notify.c wakes waiters.
+ * it there, list.c reads many rows, notify.c wakes waiters, facts.c knows the server.
  */
 #include "kit/await.h"
 #include "store.h"
@@ -274,7 +274,6 @@ static void rd_close(hf_store *st)
     explicit_bzero(st->how.password, sizeof st->how.password);
     hf__secret_forget(&st->how.secret);
     if (st->wake_fd >= 0) close(st->wake_fd);
-    pthread_mutex_destroy(&st->said_mu);
     hf__links_close(&st->links);
     free(st);
 }
@@ -290,7 +289,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->how.io_timeout_ms = io_timeout_ms;
     st->listener.fd = -1;
     for (int i = 0; i < HF_LINKS; i++) st->link[i].fd = -1;
-    pthread_mutex_init(&st->said_mu, NULL);
+    hf__sub_open(&st->sub, 0, NULL);
     st->wake_fd = hf__wake_fd();
     int no_wake = errno;
     int rc = hf__rd_options(st, url, err);
@@ -310,70 +309,6 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->how.opened = 1;
     *ret = st;
     return 0;
-}
-
-static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
-                      void (*say)(void *arg, int ok, const char *text), void *to)
-{
-    char text[300], why[HF_RD_WHY];
-    int unfit = hf__rd_fit(&st->how, f, why);
-    if (unfit) say(to, 0, why);
-    snprintf(text, sizeof text, "%s %s%s", f->product,
-             f->version[0] ? f->version : "of a version that it doesn't tell",
-             unfit ? "" : ", which may be written");
-    say(to, 1, text);
-    snprintf(text, sizeof text,
-             !strncmp(f->policy, "volatile-", 9)
-                 ? "maxmemory-policy %s: rows have no time to live and are never dropped"
-                 : "maxmemory-policy %s: no row is ever dropped",
-             f->policy[0] ? f->policy : "unknown");
-    say(to, 1, text);
-    say(to, 1,
-        f->aof[0] == '1' ? "appendonly: a crash of the server loses at most the last second "
-                           "(appendfsync always: nothing), and tokens go on growing"
-                         : "no appendonly: a crash of the server loses what came after its last "
-                           "snapshot: two may hold a key then, though tokens go on growing");
-    if (!strcmp(f->save_ok, "err")) say(to, 0, "the server could not write its last snapshot");
-    if (f->cluster) say(to, 1, "a cluster, of which one slot is used");
-    if (st->how.wait) {
-        snprintf(text, sizeof text, "wait: every write is answered when %u replicas have it",
-                 st->how.wait);
-        say(to, 1, text);
-    }
-}
-
-static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *to,
-                      hf_error *err)
-{
-    struct hf__rd_link *link;
-    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
-    struct hf__rd_facts facts;
-    char why[HF_RD_WHY], text[200];
-    redisReply *r = NULL;
-    int rc = hf__rd_get_link(st, &link, err);
-    if (!rc) {
-        hf__rd_say(&batch, "INFO", NULL);
-        rc = hf__rd_talk(&st->how, link, &batch, &r);
-        if (rc) rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": inspect: %s", link->why);
-    }
-    hf__rd_put_link(st, link);
-    if (rc) return rc;
-    snprintf(text, sizeof text, "the locks are in the database %s, in keys that begin with '%s'",
-             st->how.db, st->how.prefix);
-    say(to, 1, text);
-    if (r->type == REDIS_REPLY_STRING) {
-        hf__rd_read_facts(r->str, &facts);
-        say_facts(st, &facts, say, to);
-    } else if (hf__rd_is_error(r, "NOPERM") || hf__rd_is_error(r, "ERR")) {
-        say(to, 1, "this user may not ask the server (INFO): whether it evicts isn't known");
-    } else {
-        int told = r->type == REDIS_REPLY_ERROR;
-        rc = told ? hf__rd_code(r->str) : HF_UNAVAILABLE;
-        hf__rd_words(told ? r->str : "the answer doesn't fit the request", why);
-        hf_fail(err, rc, 0, HF_RD ": inspect: %s", why);
-    }
-    freeReplyObject(r);
-    return rc;
 }
 
 #ifdef HF_REDIS_TLS
@@ -397,6 +332,6 @@ ENTRY = {
     .replace_many = hf__rd_replace_many,
     .acquire = rd_acquire,
     .scan = hf__rd_scan,
-    .inspect = rd_inspect,
+    .inspect = hf__rd_inspect,
     .enter = rd_enter,
 };

@@ -28,10 +28,9 @@ struct hf_store {
     struct hf__rd_how how;
     struct hf__links links;
     struct hf__rd_link link[HF_LINKS];
-    /* Used by one thread at a time (hf_notify_ops). Only `payload` reads `sub` from any thread: the
-       mutex protects that. */
+    /* Used by one thread at a time (hf_notify_ops). Only `payload` reads `sub` from any thread,
+       under its mutex. */
     struct hf__rd_link listener;
-    pthread_mutex_t said_mu;
     struct hf__sub sub;
     int64_t retry_at_us;
     uint64_t events;
@@ -94,6 +93,10 @@ void hf__rd_replace_clear(struct hf__rd_replace *s);
 /* Reads the reply to a replace. */
 int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
                        int64_t *ret_clock_us, hf_error *err);
+
+/* facts.c */
+int hf__rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *to,
+                   hf_error *err);
 
 /* replace_many.c */
 int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);

@@ -3,7 +3,7 @@
  */
 #include "fuzz.h"
 
-#include "../../drivers/etcd/rows.c"
+#include "../../drivers/etcd/list.c"
 
 static int see(void *arg, const hf_rowkey *key, hf_row *row)
 {
@@ -38,9 +38,9 @@ static void list(hf_store *st, const hf_rowkey *key, const HfEt__RangeResponse *
     hf_error err = {0, 0, ""};
     struct scan s = {.st = st, .see = see, .err = &err};
     char *next = NULL;
-    struct group g = {0};
-    fuzz_check_row(read_range(range, 2, key, row, &g, "get", &err), row, err.text);
-    group_free(&g);
+    struct hf__et_group g = {0};
+    fuzz_check_row(hf__et_group_read(range, 2, key, row, &g, "get", &err), row, err.text);
+    hf__et_group_free(&g);
     hf_row_init(&s.row);
     (void)tell_page(&s, range, 2, &next);
     hf_row_clear(&s.row);

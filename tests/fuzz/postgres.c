@@ -3,7 +3,9 @@
  */
 #include "fuzz.h"
 
-#include "../../drivers/postgres/postgres.c"
+#include "../../drivers/postgres/store.h"
+
+#include <string.h>
 
 enum { ALL = HF_FIELDS + 2 };
 

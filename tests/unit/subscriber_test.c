@@ -51,6 +51,13 @@ static int flush(int *ret_less)
     return more;
 }
 
+static int begin(void **state)
+{
+    (void)state;
+    hf__sub_open(&all, 0, NULL);
+    return 0;
+}
+
 static int end(void **state)
 {
     (void)state;
@@ -239,8 +246,7 @@ struct larger {
 static void a_driver_has_its_own_part(void **state)
 {
     (void)state;
-    all.key_size = sizeof(struct larger);
-    all.forget = forgets;
+    hf__sub_open(&all, sizeof(struct larger), forgets);
     n_forgotten = 0;
     for (int i = 0; i < 200; i++) {
         want(i, NULL);
@@ -254,6 +260,7 @@ static void a_driver_has_its_own_part(void **state)
     size_t left = all.n_keys;
     hf__sub_free(&all);
     assert_int_equal(n_forgotten, left);
+    hf__sub_open(&all, 0, NULL);
 }
 
 /* A notification that names a hash alone is of each key that has it. */
@@ -275,16 +282,16 @@ static void keys_of_one_hash_are_found(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(keys_share_an_address, end),
-        cmocka_unit_test_teardown(a_key_changes_its_channel, end),
-        cmocka_unit_test_teardown(each_key_has_its_events_in_their_order, end),
-        cmocka_unit_test_teardown(what_is_wanted_outlives_a_connection, end),
-        cmocka_unit_test_teardown(a_key_knows_its_request, end),
-        cmocka_unit_test_teardown(wanted_keys_without_a_channel_are_counted, end),
-        cmocka_unit_test_teardown(channels_are_spared, end),
-        cmocka_unit_test_teardown(a_pinned_key_stays, end),
-        cmocka_unit_test_teardown(a_driver_has_its_own_part, end),
-        cmocka_unit_test_teardown(keys_of_one_hash_are_found, end),
+        cmocka_unit_test_setup_teardown(keys_share_an_address, begin, end),
+        cmocka_unit_test_setup_teardown(a_key_changes_its_channel, begin, end),
+        cmocka_unit_test_setup_teardown(each_key_has_its_events_in_their_order, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_wanted_outlives_a_connection, begin, end),
+        cmocka_unit_test_setup_teardown(a_key_knows_its_request, begin, end),
+        cmocka_unit_test_setup_teardown(wanted_keys_without_a_channel_are_counted, begin, end),
+        cmocka_unit_test_setup_teardown(channels_are_spared, begin, end),
+        cmocka_unit_test_setup_teardown(a_pinned_key_stays, begin, end),
+        cmocka_unit_test_setup_teardown(a_driver_has_its_own_part, begin, end),
+        cmocka_unit_test_setup_teardown(keys_of_one_hash_are_found, begin, end),
     };
     return TEST_MAIN(tests);
 }
