@@ -77,7 +77,7 @@ struct lock {
     int64_t keep_ms;     /* of an event */
     unsigned generation; /* the fork generation of the process that acquired it */
     caller by;
-    int of_block;    /* a block of a Locking has it: this frame has the block */
+    int of_block;    /* a block of a Locking has it: place_of_block() in `frame` */
     uintptr_t frame; /* the code that called acquire(), at this instruction; 0: not known */
     long place;
     unsigned how;          /* enum noted */
@@ -126,6 +126,10 @@ uint64_t this_thread(void);  /* returns the thread's number; unlike Python's num
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
+/* Returns what tells a block from others of its object that are entered or left in this frame: the
+   frame, or the ExitStack, which enters a block in one frame and leaves it in another. Its code is
+   contextlib's. */
+uintptr_t place_of_block(PyObject *frame);
 /* Returns which code this thread runs: its own function, a job of a pool, or a greenlet. -1: there
  * is an exception. */
 int caller_kind(void);

@@ -54,17 +54,17 @@ static lock *take_off(struct locking *g, lock *is)
     return is;
 }
 
-/* Returns the frame that holds the block which is entered; 0: none is needed to tell it from other
+/* Returns the place of the block which is entered; 0: none is needed to tell it from other
    blocks of the object, because there is no other. To ask for it costs a tenth of a block. */
 static uintptr_t frame_to_note(const struct locking *g)
 {
     int alone = !g->asked || g->asked->o.mode == HF_EXCLUSIVE;
-    return alone && !g->held ? 0 : (uintptr_t)PyEval_GetFrame();
+    return alone && !g->held ? 0 : place_of_block((PyObject *)PyEval_GetFrame());
 }
 
 /* Returns how surely the block that this caller leaves in this frame has the lock; 0: by nothing. A
-   generator may be left by another thread than entered it, an ExitStack in another frame. Of equal
-   ones the last is left first. */
+   generator may be left by another thread than entered it, and what a program wrote in the place of
+   an ExitStack in another frame. Of equal ones the last is left first. */
 static int likeness(const lock *l, const caller *by, uintptr_t frame)
 {
     if (caller_same(&l->by, by)) return l->frame == frame ? 4 : 3;
@@ -82,7 +82,7 @@ static lock *pop_block(struct locking *g, PyObject *frame)
     if (!g->held) return NULL;
     if (!g->held->below) return take_off(g, g->held);
     if (caller_read(&by)) return NULL;
-    uintptr_t here = frame ? (uintptr_t)frame : (uintptr_t)PyEval_GetFrame();
+    uintptr_t here = place_of_block(frame ? frame : (PyObject *)PyEval_GetFrame());
     for (lock *l = g->held; l; l = l->below) {
         if (!l->of_block) continue;
         int like = likeness(l, &by, here);
@@ -292,7 +292,7 @@ static PyObject *locking_push(struct locking *g, PyObject *args)
         return NULL;
     }
     if (frame != Py_None) {
-        push_block(g, (lock *)held, (uintptr_t)frame);
+        push_block(g, (lock *)held, place_of_block(frame));
     } else {
         ((lock *)held)->touched = 1;
         Py_INCREF(held);

@@ -228,6 +228,36 @@ def an_inner_block_that_is_left_in_another_frame_ends_itself():
         assert free(lock.key)
 
 
+def stacks_end_in_any_order():
+    with no_hang(), holdfast.open(URL) as store:
+        for options in {'shared': True}, {'limit': 5}:
+            for order in (0, 1, 2), (1, 2, 0), (2, 0, 1):
+                lock = store.lock(key(), **options)
+                stacks = [contextlib.ExitStack() for _ in order]
+                held = [stack.enter_context(lock) for stack in stacks]
+                for left in order:
+                    stacks[left].close()
+                    assert not held[left].held
+                    assert [one.held for one in held].count(True) == len(order) - 1 - \
+                        order.index(left)
+                assert free(lock.key)
+
+
+def stacks_of_a_task_end_in_any_order():
+    async def main():
+        with holdfast.open(URL) as store:
+            lock = store.lock(key(), shared=True)
+            stacks = [contextlib.AsyncExitStack() for _ in range(3)]
+            held = [await stack.enter_async_context(lock) for stack in stacks]
+            for stack, one in zip(stacks, held):
+                assert one.held
+                await stack.aclose()
+                assert not one.held
+            assert free(lock.key)
+    with no_hang():
+        asyncio.run(main())
+
+
 def any_thread_releases_what_acquire_brought():
     with no_hang(), holdfast.open(URL) as store, _thread() as there:
         lock = store.lock(key())
