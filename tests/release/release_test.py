@@ -299,16 +299,16 @@ def node():
     ran('the example of the README', status, said, r'^sold by token \d+ false$')
     package = os.path.join(app, 'node_modules', 'holdfast')
     shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'), os.path.join(package, 'test'))
+    life = [node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js')]
     for url in ('mem:x', f'file:{app}/life', f'sqlite:{app}/life.db'):
-        status, said = run(node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js'),
-                           url, '2000', cwd=app, path=names('node'))
-        ran(f'its life on {url.split(":")[0]}:', status, said)
+        ran(f'its life on {url.split(":")[0]}:', *run(
+            *life, url, '2000', cwd=app, path=names('node')))
     # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
-    for server, rounds in (('redis', 2000), ('postgres', 2000), ('mongodb', 100),
-                           ('firestore', 100)):
-        status, said = on_tls(server, node_path, '--expose-gc',
-                              os.path.join(package, 'test', 'life.test.js'), '@TLS', str(rounds))
-        ran(f'its life on {server} over TLS', status, said)
+    for server, rounds in (('redis', 2000), ('postgres', 2000), ('mongodb', 100)):
+        ran(f'its life on {server} over TLS', *on_tls(server, *life, '@TLS', str(rounds)))
+    locks = shutil.copy(os.path.join(SOURCE, 'tests', 'release', 'locks.js'), app)
+    for server in SERVERS:
+        ran(f'Node locks on {server} over TLS', *on_tls(server, node_path, locks, '@TLS'), '^true$')
     for system, pattern in (('linux', f'UNSUPPORTED open: .*package {wanted} isn.t installed'),
                             ('darwin', 'UNSUPPORTED open: .*no binary for darwin'),
                             ('win32', 'UNSUPPORTED open: .*no binary for win32')):
@@ -329,8 +329,7 @@ with holdfast.open(sys.argv[1]) as store, store.lock('key') as lock:
 
 def python():
     program = '/usr/bin/python3'
-    venv = os.path.join(WORK, 'venv')
-    pip = os.path.join(WORK, 'pip')
+    venv, pip = os.path.join(WORK, 'venv'), os.path.join(WORK, 'pip')
     for folder, words in ((pip, []), (venv, ['--without-pip'])):
         subprocess.run([program, '-m', 'venv', *words, folder], check=True)
     started = time.monotonic()
@@ -356,10 +355,10 @@ def python():
     for server in ('redis', 'postgres', 'mongodb'):
         ran(f'the table of cases on {server} over TLS', *on_tls(server, *cases, '@TLS'), '^ok 40 ')
     for server in SERVERS:
-        ran(f'it locks on {server} over TLS', *on_tls(server, inside, '-c', LOCKS, '@TLS'),
+        ran(f'Python locks on {server} over TLS', *on_tls(server, inside, '-c', LOCKS, '@TLS'),
             '^True$')
-    status, said = run(inside, '-W', 'error', os.path.join(tests, 'life_test.py'), 'file:@')
-    ran('its life on file:', status, said, '^ok 1 ')
+    life = os.path.join(tests, 'life_test.py')
+    ran('its life on file:', *run(inside, '-W', 'error', life, 'file:@'), '^ok 1 ')
     status, said = run(inside, '-c', 'import sqlite3, sys, holdfast\n'
                        f'holdfast.open("sqlite:{WORK}/one.db").close()\n'
                        'maps = open("/proc/self/maps").read().split()\n'

@@ -26,6 +26,7 @@ port_file, what, *args = sys.argv[1:]
 
 class Peer(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
+    disable_nagle_algorithm = True      # a head and a body are two writes
     commits = 0
 
     def log_message(self, *_):
