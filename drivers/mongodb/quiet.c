@@ -33,7 +33,6 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -93,11 +92,11 @@ static int is_mapped(const struct stat *file)
 
 static void remove_counters(void)
 {
-    char name[32], path[48];
+    char path[48];
     struct stat file;
-    snprintf(name, sizeof name, "/mongoc-%u", (unsigned)getpid());
-    snprintf(path, sizeof path, "/dev/shm%s", name);
-    if (!lstat(path, &file) && is_mapped(&file)) shm_unlink(name);
+    snprintf(path, sizeof path, "/dev/shm/mongoc-%u", (unsigned)getpid());
+    /* Not shm_unlink, which an older glibc has in a library of its own. */
+    if (!lstat(path, &file) && is_mapped(&file)) unlink(path);
 }
 
 /* ---- calls ---- */
