@@ -3,6 +3,7 @@
  */
 #include "rest_request.h"
 
+#include "curl_perform.h"
 #include "kit/fork_gate.h"
 #include "kit/secret.h"
 #include "os.h"
@@ -10,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-enum { POLL_MS = 1000 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int started;
@@ -79,25 +78,6 @@ int hf__rest_url_safe(const char *url)
 
 /* ---- one request ---- */
 
-/* Makes a request as curl_easy_perform does, but leaves the gate while it waits. */
-static CURLcode perform(CURLM **multi, CURL *easy)
-{
-    CURLcode rc = CURLE_OUT_OF_MEMORY;
-    const CURLMsg *m;
-    int running = 1, more;
-    if (!*multi) *multi = curl_multi_init();
-    CURLMcode bad = *multi ? curl_multi_add_handle(*multi, easy) : CURLM_OUT_OF_MEMORY;
-    while (!bad && !(bad = curl_multi_perform(*multi, &running)) && running) {
-        hf__gate_wait();
-        curl_multi_poll(*multi, NULL, 0, POLL_MS, NULL);
-        hf__gate_go_on();
-    }
-    while (*multi && (m = curl_multi_info_read(*multi, &more)))
-        if (m->msg == CURLMSG_DONE) rc = m->data.result;
-    if (*multi) curl_multi_remove_handle(*multi, easy);
-    return rc;
-}
-
 /* Makes the request on connection `number`. */
 static void ask(struct hf__rest *rest, const struct hf__rest_call *call, int number,
                 int64_t until_us, struct hf__rest_reply *r)
@@ -111,7 +91,7 @@ static void ask(struct hf__rest *rest, const struct hf__rest_call *call, int num
         if (!many) q.limit_ms = rest->io_timeout_ms; /* from now on it is for messages */
         unsigned held = hf__low_hold();              /* libcurl opens descriptors for itself, too */
         hf__rest_socket_anew();
-        CURLcode rc = perform(&rest->multi[many][number], *link);
+        CURLcode rc = hf__curl_perform(&rest->multi[many][number], *link);
         hf__low_free(held);
         hf__rest_end(rest, *link, rc, &q, r);
     }

@@ -1,10 +1,11 @@
 /*
- * dial.c - see dial.h.
+ * dial.c - see dial.h. A thread is inside of kit/fork_gate.h while it is in OpenSSL.
  */
 #include "dial.h"
 
 #include "kit/await.h"
 #include "kit/dial.h"
+#include "kit/fork_gate.h"
 #include "kit/secret.h"
 
 #include <errno.h>
@@ -62,20 +63,30 @@ static long of_ssl(const struct hf__et_conn *c, int n)
 long hf__et_conn_read(struct hf__et_conn *c, void *to, size_t cap)
 {
     if (!c->ssl) return bare_read(c, to, cap);
+    hf__gate_begin();
     ERR_clear_error();
-    return of_ssl(c, SSL_read(c->ssl, to, (int)cap));
+    long n = of_ssl(c, SSL_read(c->ssl, to, (int)cap));
+    hf__gate_end();
+    return n;
 }
 
 long hf__et_conn_write(struct hf__et_conn *c, const void *from, size_t len)
 {
     if (!c->ssl) return bare_write(c, from, len);
+    hf__gate_begin();
     ERR_clear_error();
-    return of_ssl(c, SSL_write(c->ssl, from, (int)len));
+    long n = of_ssl(c, SSL_write(c->ssl, from, (int)len));
+    hf__gate_end();
+    return n;
 }
 
 const char *hf__et_conn_reason(const struct hf__et_conn *c)
 {
-    return c->ssl ? ERR_reason_error_string(ERR_peek_last_error()) : NULL;
+    if (!c->ssl) return NULL;
+    hf__gate_begin();
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    hf__gate_end();
+    return reason;
 }
 
 uint64_t hf__et_conn_left(const struct hf__et_conn *c) { return c->left; }
@@ -233,7 +244,10 @@ static int shake_hands(struct hf__et_conn *c, int64_t until_us, char why[HF_ET_W
             why_not(why, "TLS", NULL);
             return HF_UNAVAILABLE;
         }
-        if (hf__et_conn_wait(c, what == SSL_ERROR_WANT_WRITE, until_us) <= 0) {
+        hf__gate_wait();
+        int ready = hf__et_conn_wait(c, what == SSL_ERROR_WANT_WRITE, until_us);
+        hf__gate_go_on();
+        if (ready <= 0) {
             snprintf(why, HF_ET_WHY, "TLS: timed out");
             return HF_UNAVAILABLE;
         }
@@ -245,9 +259,13 @@ static int shake_hands(struct hf__et_conn *c, int64_t until_us, char why[HF_ET_W
 void hf__et_hang_up(struct hf__et_conn *c)
 {
     if (!c) return;
-    SSL_free(c->ssl);
-    SSL_CTX_free(c->ctx);
-    BIO_meth_free(c->io);
+    if (c->ctx) {
+        hf__gate_begin();
+        SSL_free(c->ssl);
+        SSL_CTX_free(c->ctx);
+        BIO_meth_free(c->io);
+        hf__gate_end();
+    }
     close(c->fd);
     free(c);
 }
@@ -264,11 +282,25 @@ static void set_options(int fd)
         setsockopt(fd, of[i].level, of[i].name, &of[i].value, sizeof of[i].value);
 }
 
+static int secure(const struct hf__et_http *http, struct hf__et_conn *c, const char *endpoint,
+                  int64_t until_us, char why[HF_ET_WHY])
+{
+    unsigned held = hf__low_hold(); /* OpenSSL opens the files */
+    int rc = hf__et_check_files(http, why);
+    if (!rc) rc = tls_set(http, c, why);
+    hf__low_free(held);
+    if (!rc && !tls_begin(c, endpoint)) {
+        snprintf(why, HF_ET_WHY, "TLS: out of memory");
+        rc = HF_NOMEM;
+    }
+    return rc ? rc : shake_hands(c, until_us, why);
+}
+
 int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoint,
                       int64_t until_us, struct hf__et_conn **ret, char why[HF_ET_WHY])
 {
     struct hf__et_conn *c = calloc(1, sizeof *c);
-    int tls = !strncmp(endpoint, "https:", 6);
+    int rc = 0;
     *ret = NULL;
     snprintf(why, HF_ET_WHY, "out of memory");
     if (!c) {
@@ -277,15 +309,11 @@ int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoi
     }
     c->fd = fd;
     set_options(fd);
-    unsigned held = hf__low_hold(); /* OpenSSL opens the files */
-    int rc = tls ? hf__et_check_files(http, why) : 0;
-    if (!rc && tls) rc = tls_set(http, c, why);
-    hf__low_free(held);
-    if (!rc && tls && !tls_begin(c, endpoint)) {
-        snprintf(why, HF_ET_WHY, "TLS: out of memory");
-        rc = HF_NOMEM;
+    if (!strncmp(endpoint, "https:", 6)) {
+        hf__gate_begin();
+        rc = secure(http, c, endpoint, until_us, why);
+        hf__gate_end();
     }
-    if (!rc && tls) rc = shake_hands(c, until_us, why);
     if (rc)
         hf__et_hang_up(c);
     else

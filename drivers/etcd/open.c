@@ -4,6 +4,7 @@
  */
 #include "http.h"
 
+#include "kit/fork_gate.h"
 #include "kit/secret.h"
 #include "kit/text.h"
 #include "transport.h"
@@ -59,7 +60,9 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
         return hf_fail(err, HF_DENIED, 0,
                        "etcd: open: SSLKEYLOGFILE is set in a program with more rights than "
                        "its user: unset it");
+    hf__gate_begin();
     http->ready = !curl_global_init(CURL_GLOBAL_DEFAULT);
+    hf__gate_end();
     http->io_timeout_ms = io_timeout_ms;
     if (!http->ready) return hf_fail(err, HF_NOMEM, 0, "etcd: open: libcurl doesn't start");
     int rc = options(http, url, err);
@@ -96,5 +99,8 @@ void hf__et_http_close(struct hf__et_http *http)
     hf__pool_close(&http->keep_pool);
     pthread_mutex_destroy(&http->token_mu);
     hf__et_date_close(&http->date);
-    if (http->ready) curl_global_cleanup();
+    if (!http->ready) return;
+    hf__gate_begin();
+    curl_global_cleanup();
+    hf__gate_end();
 }

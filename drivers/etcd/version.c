@@ -5,7 +5,9 @@
  */
 #include "transport.h"
 
+#include "curl_perform.h"
 #include "dial.h"
+#include "kit/fork_gate.h"
 #include "os.h"
 
 #include <curl/curl.h>
@@ -105,19 +107,14 @@ static int is_other_protocol(CURLcode rc)
            rc == CURLE_WEIRD_SERVER_REPLY || rc == CURLE_RECV_ERROR;
 }
 
-int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
-                    int64_t *ret_us, char why[HF_ET_WHY])
+/* Makes the request. Inside of the gate. */
+static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
+                        int64_t *ret_us, char why[HF_ET_WHY])
 {
     struct curl_slist *addresses = NULL;
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     CURLcode rc = CURLE_OUT_OF_MEMORY;
-    *ret_us = 0;
-    why[0] = 0;
-    int unread = strncmp(endpoint, "https:", 6) ? 0 : hf__et_check_files(http, why);
-    if (unread) {
-        if (fd >= 0) close(fd);
-        return unread;
-    }
+    CURLM *multi = NULL; /* it is seldom asked for */
     CURL *c = http->date_link ? http->date_link : curl_easy_init();
     if (c) curl_easy_reset(c);
     if (c && set_common(http, c, endpoint) && set_socket(c, endpoint, &fd, &addresses) &&
@@ -127,14 +124,31 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
         unsigned held = hf__low_hold(); /* it opens descriptors for itself */
-        rc = curl_easy_perform(c);
+        rc = hf__curl_perform(&multi, c);
         hf__low_free(held);
     }
     if (fd >= 0) close(fd);
     if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     curl_slist_free_all(addresses);
     if (rc) curl_easy_cleanup(c);
+    curl_multi_cleanup(multi);
     http->date_link = rc ? NULL : c;
+    return rc;
+}
+
+int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
+                    int64_t *ret_us, char why[HF_ET_WHY])
+{
+    *ret_us = 0;
+    why[0] = 0;
+    int unread = strncmp(endpoint, "https:", 6) ? 0 : hf__et_check_files(http, why);
+    if (unread) {
+        if (fd >= 0) close(fd);
+        return unread;
+    }
+    hf__gate_begin();
+    CURLcode rc = request(http, fd, endpoint, until_us, ret_us, why);
+    hf__gate_end();
     if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
     if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
     if (is_other_protocol(rc) || (!rc && *ret_us <= 0)) {
@@ -145,4 +159,9 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
     return *ret_us > 0 ? 0 : HF_UNAVAILABLE;
 }
 
-void hf__et_version_close(struct hf__et_http *http) { curl_easy_cleanup(http->date_link); }
+void hf__et_version_close(struct hf__et_http *http)
+{
+    hf__gate_begin();
+    curl_easy_cleanup(http->date_link);
+    hf__gate_end();
+}

@@ -8,11 +8,7 @@
  * when it is in such a library:
  *
  *     hf__gate_begin();
- *     while (SSL_connect(ssl) != 1) {
- *         hf__gate_wait();
- *         poll(...);
- *         hf__gate_go_on();
- *     }
+ *     while (SSL_connect(ssl) != 1) hf__gate_wait_until(&fd, 1, until_us);
  *     hf__gate_end();
  *
  * fork waits until no other thread is inside; those that come meanwhile wait until fork has
@@ -30,10 +26,21 @@
 #ifndef HF_KIT_FORK_GATE_H
 #define HF_KIT_FORK_GATE_H
 
+#include "await.h"
+
 void hf__gate_begin(void);
 void hf__gate_end(void);
 /* Do nothing in a thread that isn't between begin and end. They keep errno. */
 void hf__gate_wait(void);
 void hf__gate_go_on(void);
+
+/* hf__wait_until as such a wait. */
+static inline int hf__gate_wait_until(struct pollfd *fds, nfds_t n, int64_t until_us)
+{
+    hf__gate_wait();
+    int ready = hf__wait_until(fds, n, until_us);
+    hf__gate_go_on();
+    return ready;
+}
 
 #endif

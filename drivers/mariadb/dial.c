@@ -5,8 +5,12 @@
  *
  * The library is given one numeric address at a time, so it never looks up a name, and never spends
  * the deadline on one server of a list: kit/dial.h divides the time.
+ *
+ * A thread is inside of kit/fork_gate.h while it is in the library, which has locks of the whole
+ * process, as OpenSSL has.
  */
 #include "kit/dial.h"
+#include "kit/fork_gate.h"
 #include "link.h"
 
 #include "os.h"
@@ -111,9 +115,8 @@ static enum hf__attempt_state became(const struct login *l, struct hf__attempt *
     return a->events & POLLIN ? HF_ATTEMPT_LINKED : HF_ATTEMPT_RUNS;
 }
 
-static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
+static enum hf__attempt_state begin(const struct login *l, struct hf__attempt *a)
 {
-    const struct login *l = arg;
     const struct hf__my_how *how = l->how;
     int local = how->at.host[a->target][0] == '/';
     struct pending *p = a->own = calloc(1, sizeof *p);
@@ -138,12 +141,22 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
     return became(l, a, connected);
 }
 
+static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
+{
+    hf__gate_begin();
+    enum hf__attempt_state state = begin(arg, a);
+    hf__gate_end();
+    return state;
+}
+
 static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
     MYSQL *connected = NULL;
     unsigned held = hf__low_hold(); /* it may open files */
+    hf__gate_begin();
     p->status = mysql_real_connect_cont(&connected, p->my, p->status & ~MYSQL_WAIT_TIMEOUT);
+    hf__gate_end();
     hf__low_free(held);
     return became(arg, a, connected);
 }
@@ -160,8 +173,10 @@ static void stop(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
     (void)arg;
+    hf__gate_begin();
     if (p && p->status) hf__my_finish(p->my, p->status, connect_cont, p->my, 0);
     if (p && p->my) mysql_close(p->my);
+    hf__gate_end();
     free(p);
 }
 
@@ -172,7 +187,9 @@ void hf__my_disconnect(struct hf__my_link *link)
     if (!link->my) return;
     struct hf__my_pipe pipe;
     hf__my_hold_pipe(&pipe);
+    hf__gate_begin();
     mysql_close(link->my);
+    hf__gate_end();
     hf__my_free_pipe(&pipe);
     link->my = NULL;
     link->settled = 0;

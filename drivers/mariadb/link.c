@@ -8,7 +8,7 @@
  */
 #include "link.h"
 
-#include "kit/await.h"
+#include "kit/fork_gate.h"
 
 #include <errmsg.h>
 #include <errno.h>
@@ -99,7 +99,7 @@ static int await(MYSQL *my, int wanted, int64_t until_us)
                            (wanted & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
                            (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
     struct pollfd p = {(int)mysql_get_socket(my), events, 0};
-    if (hf__wait_until(&p, 1, until_us) <= 0) return MYSQL_WAIT_TIMEOUT;
+    if (hf__gate_wait_until(&p, 1, until_us) <= 0) return MYSQL_WAIT_TIMEOUT;
     if (p.revents & ~events) return wanted & ~MYSQL_WAIT_TIMEOUT;
     return (p.revents & POLLIN ? MYSQL_WAIT_READ : 0) |
            (p.revents & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
@@ -283,7 +283,9 @@ int hf__my_ask_each(const struct hf__my_how *how, struct hf__my_link *link,
 {
     struct hf__my_pipe pipe;
     if (how->tls) hf__my_hold_pipe(&pipe);
+    if (how->tls) hf__gate_begin();
     int rc = ask(how, link, sql, ambiguous, each, failure);
+    if (how->tls) hf__gate_end();
     if (how->tls) hf__my_free_pipe(&pipe);
     return rc;
 }

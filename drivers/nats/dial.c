@@ -7,6 +7,7 @@
  * The library ignores SIGPIPE in the whole process when it is first used. That is undone: it is the
  * program's to decide, and the programs that it starts would inherit it.
  */
+#include "kit/fork_gate.h"
 #include "link.h"
 
 #include "os.h"
@@ -58,6 +59,7 @@ void hf__nats_disconnect(struct hf__nats_link *link)
     char unread[4096];
     struct hf__nats_quiet quiet;
     hf__nats_quiet(link->tls, &quiet);
+    hf__nats_drop_unread(link->inbox);
     if (link->nc && hf__nats_fd(link) >= 0) {
         shutdown(link->socket->fd, SHUT_RDWR);
         while (recv(link->socket->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
@@ -76,36 +78,27 @@ void hf__nats_disconnect(struct hf__nats_link *link)
 
 /* ---- connecting ---- */
 
-/* By one thread at a time, and no fork meanwhile: the child would have a library half started. */
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static int started; /* (atomic) */
-
-static void before_fork(void) { pthread_mutex_lock(&starting); }
-static void after_fork(void) { pthread_mutex_unlock(&starting); }
-static void watch_forks(void)
-{
-    static int watches; /* a child that was made within pthread_once calls this again */
-    if (!watches) pthread_atfork(before_fork, after_fork, after_fork);
-    watches = 1;
-}
-
-/* Starts the library, once: its own lock may be held when the process forks. SIGPIPE, which the
-   library ignores from then on, is as before. Its threads block all signals. */
+/* Starts the library, once. SIGPIPE, which the library ignores from then on, is as before. Its
+   threads block all signals. */
 static int begin(hf_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER; /* taken inside of the gate only */
+    static int started;
     struct sigaction before;
     sigset_t all, mask;
-    if (__atomic_load_n(&started, __ATOMIC_ACQUIRE)) return 0;
-    pthread_once(&once, watch_forks);
+    natsStatus s = NATS_OK;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
+    hf__gate_begin();
     pthread_mutex_lock(&starting);
-    sigaction(SIGPIPE, NULL, &before);
-    natsStatus s = nats_Open(-1);
-    sigaction(SIGPIPE, &before, NULL);
-    if (s == NATS_OK) __atomic_store_n(&started, 1, __ATOMIC_RELEASE);
+    if (!started) {
+        sigaction(SIGPIPE, NULL, &before);
+        s = nats_Open(-1);
+        sigaction(SIGPIPE, &before, NULL);
+        started = s == NATS_OK;
+    }
     pthread_mutex_unlock(&starting);
+    hf__gate_end();
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (s == NATS_OK) return 0;
     /* It reaches for no server yet: it allocates, and starts threads. */

@@ -41,6 +41,15 @@ natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
     return s;
 }
 
+void hf__nats_drop_unread(natsSubscription *sub)
+{
+    uint64_t queued = 0;
+    natsMsg *msg;
+    while (sub && natsSubscription_QueuedMsgs(sub, &queued) == NATS_OK && queued &&
+           natsSubscription_NextMsg(&msg, sub, 1) == NATS_OK)
+        hf__nats_free(msg);
+}
+
 int hf__nats_serve(struct hf__nats_link *link, short revents)
 {
     struct hf__nats_quiet quiet;

@@ -83,17 +83,25 @@ int hf__nats_handshake_was_late(void);
 /* Returns 1 if the handshake ended without a refusal: the connection was cut, or the server doesn't
    speak TLS. */
 int hf__nats_handshake_was_cut(void);
-/* Between these two calls a SIGPIPE of this thread is held back, if the connection uses TLS. */
+/* Called around the library's calls: in between the thread is inside of the gate of
+   kit/fork_gate.h, because the library and OpenSSL have locks of the whole process. A SIGPIPE of
+   this thread is held back, if the connection uses TLS. */
 struct hf__nats_quiet {
     sigset_t mask;
     int on, pending;
 };
 void hf__nats_quiet(int tls, struct hf__nats_quiet *q);
 void hf__nats_loud(const struct hf__nats_quiet *q);
+/* Frees what OpenSSL has for this thread, which ends soon and is between these two calls: at the
+   thread's end OpenSSL would do it under a lock of the whole process. */
+void hf__nats_thread_ends(void);
 
 /* link.c. Subscribes the connection to these subjects. All messages that come are kept. */
 natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
                               natsSubscription **ret);
+/* Frees what came for a subscription, by hf__nats_free: for one that ends soon. It has no effect
+   when the connection has been closed. `sub` may be NULL. */
+void hf__nats_drop_unread(natsSubscription *sub);
 /* Reads and writes what is ready. Returns 0 if the connection is closed. */
 int hf__nats_serve(struct hf__nats_link *link, short revents);
 /* Returns 1 if the connection has ended since the last request. Sends nothing. */

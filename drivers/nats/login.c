@@ -145,7 +145,10 @@ static int explain(struct login *g, natsStatus s)
 
 static void login_free(struct login *g)
 {
-    if (g->nc) natsConnection_Destroy(g->nc);
+    struct hf__nats_quiet quiet;
+    hf__nats_quiet(g->nc && g->how.tls, &quiet);
+    natsConnection_Destroy(g->nc);
+    hf__nats_loud(&quiet);
     if (g->done_fd >= 0) close(g->done_fd);
     free(g->socket);
     explicit_bzero(g->password, sizeof g->password);
@@ -166,6 +169,7 @@ static void *connects(void *arg)
     hf__nats_handshake_ends(0);
     natsOptions_Destroy(o);
     g->rc = s == NATS_OK ? 0 : explain(g, s);
+    hf__nats_thread_ends();
     hf__nats_loud(&quiet);
     if (__atomic_exchange_n(&g->state, ENDED, __ATOMIC_SEQ_CST) == LEFT)
         login_free(g);

@@ -29,8 +29,12 @@ int hf__nats_notify_open(struct hf__nats_notify *n)
 
 static void disconnect(struct hf__nats_notify *n)
 {
+    struct hf__nats_quiet quiet;
+    hf__nats_quiet(n->link.tls, &quiet);
+    hf__nats_drop_unread(n->all);
     hf__nats_disconnect(&n->link);
     natsSubscription_Destroy(n->all);
+    hf__nats_loud(&quiet);
     n->all = NULL;
     n->heard++;
     hf__sub_disconnected(&n->sub);

@@ -10,8 +10,9 @@
  */
 #include "link.h"
 
-#include "kit/await.h"
+#include "kit/fork_gate.h"
 
+#include <openssl/crypto.h>
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <time.h>
@@ -48,7 +49,7 @@ static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, 
     (void)bytes, (void)len, (void)i, (void)n, (void)done;
     if (!events || !end_us) return ret;
     struct pollfd p = {(int)BIO_get_fd(io, NULL), events, 0};
-    late = hf__wait_until(&p, 1, end_us) <= 0;
+    late = hf__gate_wait_until(&p, 1, end_us) <= 0;
     return late ? 0 : ret;
 }
 
@@ -101,6 +102,7 @@ int hf__nats_handshake_was_late(void) { return late; }
 void hf__nats_quiet(int tls, struct hf__nats_quiet *q)
 {
     sigset_t pending, pipe;
+    hf__gate_begin();
     q->on = tls;
     if (!q->on) return;
     sigemptyset(&pipe);
@@ -114,6 +116,7 @@ void hf__nats_loud(const struct hf__nats_quiet *q)
 {
     const struct timespec now = {0, 0};
     sigset_t pipe;
+    hf__gate_end();
     if (!q->on) return;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -121,3 +124,5 @@ void hf__nats_loud(const struct hf__nats_quiet *q)
         while (sigtimedwait(&pipe, NULL, &now) == SIGPIPE) continue;
     pthread_sigmask(SIG_SETMASK, &q->mask, NULL);
 }
+
+void hf__nats_thread_ends(void) { OPENSSL_thread_stop(); }

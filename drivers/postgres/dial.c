@@ -6,8 +6,12 @@
  * libpq is given one address at a time, as hostaddr beside its host. So it never looks up a name,
  * and never spends the deadline on one server of a list: kit/dial.h divides the time. What
  * target_session_attrs asks for, a server that can be written to, the login finds out itself.
+ *
+ * A thread is inside of kit/fork_gate.h while it is in libpq, which has locks of the whole process,
+ * as the libraries have that it uses (OpenSSL, GSSAPI).
  */
 #include "kit/dial.h"
+#include "kit/fork_gate.h"
 #include "link.h"
 
 #include "os.h"
@@ -75,10 +79,12 @@ static PQconninfoOption *effective(const struct hf__pg_how *how)
     struct params p;
     make_params(&p, how, without, more);
     unsigned held = hf__low_hold(); /* it may open a service file */
+    hf__gate_begin();
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
-    hf__low_free(held);
     PQconninfoOption *found = pg ? PQconninfo(pg) : NULL;
     PQfinish(pg);
+    hf__gate_end();
+    hf__low_free(held);
     return found;
 }
 
@@ -179,16 +185,18 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
     /* An address without a server: libpq checks the options, and then fails. */
     make_params(&p, how, without, more);
     unsigned held = hf__low_hold();
+    hf__gate_begin();
     int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
     /* Or libpq had no memory. */
     if (bad) bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
-    PGconn *pg = bad || !among(wanted, attrs) ? PQconnectStartParams(p.name, p.value, 0) : NULL;
-    hf__low_free(held);
-    if (!bad && among(wanted, attrs)) return 0;
+    bad |= !among(wanted, attrs);
+    PGconn *pg = bad ? PQconnectStartParams(p.name, p.value, 0) : NULL;
     const char *told = pg ? PQerrorMessage(pg) : "out of memory";
-    hf_fail(err, HF_INVALID, 0, "postgres: open: %.*s", (int)strcspn(told, "\n"), told);
+    if (bad) hf_fail(err, HF_INVALID, 0, "postgres: open: %.*s", (int)strcspn(told, "\n"), told);
     PQfinish(pg);
-    return HF_INVALID;
+    hf__gate_end();
+    hf__low_free(held);
+    return bad ? HF_INVALID : 0;
 }
 
 /* ---- one attempt ---- */
@@ -214,7 +222,9 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
     struct params p;
     make_params(&p, l->how, without, more);
     unsigned held = hf__low_hold();
+    hf__gate_begin();
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
+    hf__gate_end();
     hf__low_free(held);
     a->own = pg;
     if (!pg) {
@@ -234,7 +244,9 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
     PGconn *pg = a->own;
     int tls = hf__pg_tls_goes_on(pg);
     unsigned held = hf__low_hold(); /* libpq may open files, or another socket */
+    hf__gate_begin();
     PostgresPollingStatusType next = PQconnectPoll(pg);
+    hf__gate_end();
     hf__low_free(held);
     if (next == PGRES_POLLING_FAILED) return refused(arg, a, tls);
     if (next == PGRES_POLLING_OK) return HF_ATTEMPT_READY;
@@ -247,7 +259,9 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 static void stop(void *arg, struct hf__attempt *a)
 {
     (void)arg;
+    hf__gate_begin();
     PQfinish(a->own);
+    hf__gate_end();
 }
 
 /* ---- the login ---- */

@@ -5,7 +5,7 @@
  */
 #include "link.h"
 
-#include "kit/await.h"
+#include "kit/fork_gate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,7 +184,9 @@ enum { TEXT_OID = 25 };
 
 void hf__pg_disconnect(struct hf__pg_link *link)
 {
+    hf__gate_begin();
     PQfinish(link->pg);
+    hf__gate_end();
     link->pg = NULL;
     link->asked = link->prepared = 0;
     link->forgets = 0;
@@ -194,7 +196,7 @@ void hf__pg_disconnect(struct hf__pg_link *link)
 static int await(PGconn *pg, short events, int64_t until_us)
 {
     struct pollfd p = {PQsocket(pg), events, 0};
-    return hf__wait_until(&p, 1, until_us) > 0;
+    return hf__gate_wait_until(&p, 1, until_us) > 0;
 }
 
 int hf__pg_broken(struct hf__pg_link *link)
@@ -202,7 +204,10 @@ int hf__pg_broken(struct hf__pg_link *link)
     struct pollfd p = {PQsocket(link->pg), POLLIN, 0};
     if (PQstatus(link->pg) != CONNECTION_OK) return 1;
     if (poll(&p, 1, 0) <= 0) return 0;
-    return !PQconsumeInput(link->pg) || PQstatus(link->pg) != CONNECTION_OK;
+    hf__gate_begin();
+    int read = PQconsumeInput(link->pg);
+    hf__gate_end();
+    return !read || PQstatus(link->pg) != CONNECTION_OK;
 }
 
 static int succeeded(const PGresult *r)
@@ -340,7 +345,10 @@ int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
                const char *what, const char *key, hf_error *err)
 {
     struct statement s = {sql, NULL, n, values};
-    return ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+    hf__gate_begin();
+    int rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+    hf__gate_end();
+    return rc;
 }
 
 int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
@@ -349,11 +357,15 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
                      const char *key, hf_error *err)
 {
     struct statement s = {often->sql, often, n, values};
+    hf__gate_begin();
     int rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
-    if (!rc || !link->pg || !(link->prepared & often->bit) || !not_known(ret_state)) return rc;
-    link->prepared = 0;
-    link->forgets = 1;
-    return ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+    if (rc && link->pg && link->prepared & often->bit && not_known(ret_state)) {
+        link->prepared = 0;
+        link->forgets = 1;
+        rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+    }
+    hf__gate_end();
+    return rc;
 }
 
 int hf__pg_code(const char *state, int ambiguous) { return code_of(state, ambiguous); }

@@ -12,6 +12,7 @@
  * that queues behind it.
  */
 #include "kit/await.h"
+#include "kit/fork_gate.h"
 #include "kit/text.h"
 #include "store.h"
 
@@ -150,7 +151,10 @@ static int take_in_all(struct hf__pg_listener *listener)
 /* Takes in the notifications that have come. */
 static int receive(struct hf__pg_listener *listener)
 {
-    return PQconsumeInput(listener->link.pg) && take_in_all(listener);
+    hf__gate_begin();
+    int read = PQconsumeInput(listener->link.pg);
+    hf__gate_end();
+    return read && take_in_all(listener);
 }
 
 /* Reads one row that has changed. Returns 0 if the connection broke. */

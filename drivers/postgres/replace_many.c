@@ -7,7 +7,7 @@
  * doesn't hold up the others, such a connection waits for no lock for long. Where not everything
  * is answered in time the connection is closed: what was sent may still be carried out.
  */
-#include "kit/await.h"
+#include "kit/fork_gate.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static int next(struct many *m, PGresult **ret)
         if (!more && !PQisBusy(pg)) break;
         short events = more ? POLLIN | POLLOUT : POLLIN;
         struct pollfd p = {PQsocket(pg), events, 0};
-        if (hf__wait_until(&p, 1, m->until_us) <= 0 || !PQconsumeInput(pg)) return 0;
+        if (hf__gate_wait_until(&p, 1, m->until_us) <= 0 || !PQconsumeInput(pg)) return 0;
     }
     *ret = PQgetResult(pg);
     return 1;
@@ -299,7 +299,10 @@ int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
             else
                 fail(&item[i], m.link ? HF_UNAVAILABLE : rc, m.link ? m.why : err.text);
         }
-        if (m.n) replace(&m);
+        if (!m.n) continue;
+        hf__gate_begin();
+        replace(&m);
+        hf__gate_end();
     }
     hf__pg_put_link(st, m.link);
     return rc;

@@ -1,7 +1,11 @@
 /*
  * tls.c - rediss: TLS by OpenSSL, as a filter of bytes (see link.h). It never touches the socket,
  * so that waits end in time and no write can raise SIGPIPE.
+ *
+ * OpenSSL has locks of the whole process: the filter's functions are inside of kit/fork_gate.h
+ * while they call it.
  */
+#include "kit/fork_gate.h"
 #include "link.h"
 
 #include "os.h"
@@ -265,16 +269,73 @@ static int open_sealed(void *arg, char *to, size_t cap, char why[HF_RD_WHY])
     return HF_UNAVAILABLE;
 }
 
+/* ---- the filter ---- */
+
+static int gated_ready(const hf_url *url, void **ret, char why[HF_RD_WHY])
+{
+    hf__gate_begin();
+    int rc = make_ready(url, ret, why);
+    hf__gate_end();
+    return rc;
+}
+
+static void gated_forget(void *ready)
+{
+    hf__gate_begin();
+    forget(ready);
+    hf__gate_end();
+}
+
+static int gated_begin(void *ready, void **ret, char why[HF_RD_WHY])
+{
+    hf__gate_begin();
+    int rc = begin(ready, ret, why);
+    hf__gate_end();
+    return rc;
+}
+
+static void gated_end(void *filter)
+{
+    hf__gate_begin();
+    end(filter);
+    hf__gate_end();
+}
+
+static int gated_shake(void *filter, char why[HF_RD_WHY])
+{
+    hf__gate_begin();
+    int rc = shake(filter, why);
+    hf__gate_end();
+    return rc;
+}
+
+static int gated_seal(void *filter, const char *plain, size_t n, char why[HF_RD_WHY])
+{
+    hf__gate_begin();
+    int rc = seal(filter, plain, n, why);
+    hf__gate_end();
+    return rc;
+}
+
+static int gated_open(void *filter, char *to, size_t cap, char why[HF_RD_WHY])
+{
+    hf__gate_begin();
+    int rc = open_sealed(filter, to, cap, why);
+    hf__gate_end();
+    return rc;
+}
+
+/* What isn't gated only moves bytes of the filter's own buffers. */
 static const struct hf__rd_filter tls = {
-    .ready = make_ready,
-    .forget = forget,
-    .begin = begin,
-    .end = end,
-    .shake = shake,
-    .seal = seal,
+    .ready = gated_ready,
+    .forget = gated_forget,
+    .begin = gated_begin,
+    .end = gated_end,
+    .shake = gated_shake,
+    .seal = gated_seal,
     .to_send = to_send,
     .feed = feed,
-    .open = open_sealed,
+    .open = gated_open,
     .options = options,
 };
 const struct hf__rd_filter *const hf__rd_filter = &tls;

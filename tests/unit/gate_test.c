@@ -7,17 +7,13 @@
 #include "kit/fork_gate.h"
 
 #include "os.h"
+#include "test.h"
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { CHILD_S = 20, SOON_US = 1000000, SHORT_MS = 30 };
 
@@ -222,5 +218,5 @@ int main(void)
     hf__gate_begin();
     hf__gate_end();
     pthread_atfork(before, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TEST_MAIN(tests);
 }

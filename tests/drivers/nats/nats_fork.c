@@ -3,7 +3,7 @@
  * all the same. Run by tests/servers/nats.
  *
  * A thread acquires and releases a key. It stays in the first lock that libnats takes for it until
- * a fork has happened, the next time in the second one, and so on.
+ * a fork has happened, the next time in the second one, and so on. fork_locks.c tries the login.
  */
 #include "holdfast.h"
 
@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { CHILD_S = 60, FEWEST = 10 };
+enum { CHILD_S = 60, STAYS_MS = 50, FEWEST = 10 };
 
 static __thread int to_stay; /* this thread stays in the lock with that number; 0: in none */
 static sem_t locked, forked;
@@ -27,12 +28,18 @@ static int is_of_libnats(const void *caller)
     return dladdr(caller, &of) && of.dli_fname && strstr(of.dli_fname, "/libnats.");
 }
 
-/* Stays in the lock that this thread has just taken, if it is the one. */
+/* Stays in the lock that this thread has just taken, if it is the one. A fork that waits for the
+   thread comes when it goes on. */
 static void stay_in_it(const void *caller)
 {
+    struct timespec until;
     if (!to_stay || !is_of_libnats(caller) || --to_stay) return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += STAYS_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
     sem_post(&locked);
-    while (sem_wait(&forked)) continue;
+    sem_timedwait(&forked, &until);
 }
 
 /* A program's own function comes before the C library's, also for libnats, which tries a lock some
@@ -85,6 +92,7 @@ static int try_one(int n)
     pthread_t thread;
     void *is_fewer;
     int status = 1;
+    sem_init(&forked, 0, 0);
     if (pthread_create(&thread, NULL, holder, &n)) return -1;
     while (sem_wait(&locked)) continue;
     fflush(stdout);
@@ -104,7 +112,6 @@ int main(int argc, char **argv)
 {
     int n = 0, rc;
     sem_init(&locked, 0, 0);
-    sem_init(&forked, 0, 0);
     if (argc < 2 || hf_open(argv[1], NULL, &store, &err) || use("before")) {
         printf("Bail out! %s\n", err.text);
         return 1;
