@@ -48,6 +48,15 @@ def trust_any_distribution(path):
     write(path, text.replace(old, FIND_BUNDLE % ', '.join(f'"{one}"' for one in BUNDLES)))
 
 
+def read_no_config(path):
+    """Changes conf_sap.c: openssl.cnf counts as read from the start, whichever call asks for it.
+    Libraries and OpenSSL's own lookups of names do, whatever no-autoload-config says."""
+    text = read(path)
+    old = 'static int openssl_configured = 0;\n'
+    assert text.count(old) == 1, path
+    write(path, text.replace(old, old.replace('0', '1')))
+
+
 def openssl(target):
     """A folder with lib/libssl.a, lib/libcrypto.a and include/openssl."""
     version = {name: version for name, version, _ in pinned()}['openssl']
@@ -59,6 +68,7 @@ def openssl(target):
         source = os.path.join(folder, 'source')
         shutil.copytree(os.path.join(sources(), 'openssl', 'source'), source)
         trust_any_distribution(os.path.join(source, 'crypto', 'x509', 'x509_def.c'))
+        read_no_config(os.path.join(source, 'crypto', 'conf', 'conf_sap.c'))
         # The date, and the flags with their paths, are part of what OpenSSL says of itself.
         env = {'SOURCE_DATE_EPOCH': '0', 'CC': 'cc', 'AR': 'ar', 'RANLIB': 'true',
                'PATH': os.path.join(folder, 'bin') + os.pathsep + os.environ['PATH']}
