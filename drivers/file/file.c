@@ -2,10 +2,10 @@
  * file.c - the `file:` driver: its table, URLs, opening and closing, sync, doctor's look.
  *
  * A store is one file, mapped by every process that uses it. The state is in shared memory; system
- * calls only sleep, wake, and ask whether a process lives. shared.h has the layout and the rules,
- * lock.c the lock words, cell.c the space, rows.c the operations, sync.c what goes to disk,
- * session.c liveness, recover.c reboots, map.c the file itself, system.c the system calls.
- * doc/internals/file.md says why.
+ * calls only sleep, wake, and ask whether a process lives. layout.h has the format, shared.h the
+ * rules, seam.h the accesses, lock.c the lock words, cell.c the space, rows.c and acquire.c the
+ * operations, sync.c what goes to disk, session.c liveness, recover.c reboots, map.c the file
+ * itself, system.c the system calls. doc/internals/file.md says why.
  */
 #include "store.h"
 
