@@ -32,9 +32,10 @@ static int64_t lease_end_us(hf_lock *lock)
 static int is_away(int rc) { return rc == HF_UNAVAILABLE || rc == HF_UNKNOWN; }
 
 /*
- * Releases a lock again and again, if the store was away at the first attempt: otherwise the key
- * stays held until its lease ends, and no client can run the event until then. A signal ends it
- * (*ret_sig). `rc`: the result so far. Returns 0: the lock is released, or its lease is over.
+ * Releases a lock whose release the store didn't answer, every RETRY_US until the lease ends.
+ * Otherwise the key stays held until then, and no client can run the event. `rc` and *err: of the
+ * first attempt. A signal ends it (*ret_sig; *ret_typed: it was typed). Returns 0: the lock is
+ * released; otherwise an error, also if the lease has ended meanwhile.
  */
 static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t until_us, int rc,
                             int *ret_sig, int *ret_typed, hf_error *err)

@@ -70,9 +70,9 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
-/* Is enough left of a grant that was handed over for its claim to be made by the renewer? On a
-   store with sessions the grant has the session to wait with; the wait holds with that one, then.
- */
+/* Returns 1 if at least half of the time to claim a handed-over grant is left: then the renewer can
+   make the claim. On a store with sessions the grant names the session that the wait queued with,
+   and half of that session's lease must be left. */
 static int time_to_claim(struct hf_wait *w, const hf_party *p)
 {
     hf *h = w->h;

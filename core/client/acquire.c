@@ -100,7 +100,8 @@ static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uin
 /* Makes one acquire with the handle's own party, on a local store. Called under the mutex, so the
    party has HF_PARTY_AT_ONCE. In h->row only the fields that a grant reports are valid after it;
    the rest may be left over from a conflict.
-   Returns: 0, with *ret; positive: the key isn't free, or the request would wait for a disk. */
+   Returns: 0, with *ret; positive: the key isn't free, or the request would wait for a disk;
+   negative: an error, in *err. */
 static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;

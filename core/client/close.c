@@ -161,9 +161,9 @@ static int is_busy(hf *h)
     return 0;
 }
 
-/* Makes passes until nothing is left that can be released in this way. Locks that are being
-   renewed take part when their renewal is over. Called with the mutex, which is released during
-   requests. */
+/* Makes passes until no lock is left that a batch can release, or until the time is over and a pass
+   got no answer: then c->away is set. Locks that are being renewed take part when their renewal is
+   over. Called with the mutex, which is released during requests. */
 static void release_batches(struct hf_release_all *c)
 {
     hf *h = c->h;

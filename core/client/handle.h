@@ -211,7 +211,7 @@ struct hf_wait {
 #define HF_ROUND_CAP 16
 struct hf_round {
     uint64_t session[HF_ROUND_CAP];
-    int alive[HF_ROUND_CAP];
+    int alive[HF_ROUND_CAP]; /* as hf__port_alive says */
     uint32_t n;
 };
 

@@ -125,9 +125,10 @@ void hf__deferred_cancels_close(hf *h)
 
 /* ---- requests that a restored backup has brought back ---- */
 
-/* Returns 1 if `p` is a request of our handle to which no wait and no lock belongs. Only the first
-   wait of the local queue has a request at the store. (A wait behind it may repeat a request that
-   its caller names, but couldn't claim its grant.) A hold that was claimed has a lock. Under the
+/* Returns 1 if `p` is a request of our handle to which neither the wait `w` nor a lock belongs. `w`
+   is the first of the local queue: no other wait there has a request at the store. A later wait may
+   have the same id from its caller: the request is an orphan all the same, because that wait
+   couldn't claim its grant. A hold that was claimed is none, because it has a lock. Under the
    mutex. */
 static int is_orphan(const struct hf_wait *w, const hf_party *p, int holds)
 {

@@ -37,7 +37,7 @@ static int probe(struct hf_port *port, const hf_party *p, struct dead *dead)
 /*
  * Finds the dead parties among those that matter for the event: the holders in the way of a
  * newcomer or of a waiter, the party just ahead of a waiter, and the first of the queue, so that no
- * dead waiter is granted the key.
+ * dead waiter is granted the key. On a store with sessions every party is looked at.
  */
 static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row,
                       struct dead *dead)

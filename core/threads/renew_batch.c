@@ -120,9 +120,9 @@ static int waits_for_key(hf_lock *l)
     return 1;
 }
 
-/* Takes the most urgent grant of the queue. When one is due, a further call also takes one that is
-   due soon: requests that hang do less harm to few requests with many renewals than to many with
-   few. Returns NULL if there is none. The grant is then in no queue. */
+/* Takes the most urgent grant out of the queue. Once the request has one (`taken`), it also takes
+   grants that are due soon: fewer requests mean fewer that can hang. Returns NULL if the request
+   takes no more: none is due, the first is a release, or its repetition needs a smaller request. */
 static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int64_t now_us)
 {
     struct hf_renewals *r = &h->renewals;

@@ -20,20 +20,20 @@ enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
 /* Returns 1 if the session is alive. The store is asked once a round, however many waits depend on
    the session (more than HF_ROUND_CAP sessions are asked for more often). If the store can't tell,
-   the session counts as alive, and is asked for again
-   (*ret_unsure). */
+   the session counts as alive, and *ret_unsure is set: the wait looks again soon. */
 static int lives(hf *h, uint64_t session, int *ret_unsure)
 {
     if (!session || session == h->port.session) return 1;
     struct hf_round *r = &h->round;
-    for (uint32_t i = 0; i < r->n && i < HF_ROUND_CAP; i++)
-        if (r->session[i] == session) return r->alive[i];
-    int alive = hf__port_alive(&h->port, session);
-    if (alive < 0) *ret_unsure = 1;
-    uint32_t at = r->n++ % HF_ROUND_CAP;
-    r->session[at] = session;
-    r->alive[at] = alive != 0;
-    return alive != 0;
+    uint32_t at = 0;
+    while (at < r->n && at < HF_ROUND_CAP && r->session[at] != session) at++;
+    if (at == r->n || at == HF_ROUND_CAP) {
+        at = r->n++ % HF_ROUND_CAP;
+        r->session[at] = session;
+        r->alive[at] = hf__port_alive(&h->port, session);
+    }
+    if (r->alive[at] < 0) *ret_unsure = 1;
+    return r->alive[at] != 0;
 }
 
 /* Returns 1 if the waiter at `at` has to act on the row: a holder's time is over; the party ahead
@@ -64,8 +64,8 @@ static int must_act(const struct hf_wait *w, const hf_row *row, int64_t at, int6
     return act || !row->n_holders;
 }
 
-/* Looks at the row for this wait. Steps the row if a holder's or an unclaimed grant is over, or if
-   the party just ahead has died. Wakes the wait if it has left the queue. Called under the mutex,
+/* Looks at the row for this wait, and steps the row if must_act says so. Wakes the wait if it has
+   left the queue, or if the store is gone. Called under the mutex,
    which is released meanwhile; the wait is pinned, which keeps it in the list. */
 static void check_wait(hf *h, struct hf_wait *w)
 {

@@ -20,9 +20,9 @@ struct hf__et_life *hf__et_life_of(const struct hf__et_group *g, uint64_t sessio
     return NULL;
 }
 
-/* Adds the session of a key "SESSION" or "SESSION.". Other names are passed over, and so is a
-   session's key without a lease, which a session has left behind (txn.c). Returns 0 if there is no
-   memory. */
+/* Adds what a key beside the row says of a session. "SESSION": the session is there, if the key has
+   a lease; without one the session has left the row (txn.c). "SESSION.": by which lease that key
+   was put back. Other names are passed over. Returns 0 if there is no memory. */
 static int add_life(struct hf__et_group *g, const char *name, const char *value, int64_t lease)
 {
     char *end;

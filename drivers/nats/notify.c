@@ -130,7 +130,9 @@ static int nats_flush(hf_store *st, hf_event_count *ret, hf_error *err)
     int rc = 0;
     if (hf__sub_wanted(&n->sub) && !n->all) {
         if (hf__local_us() < n->retry_us)
-            rc = hf_fail(err, HF_UNAVAILABLE, 0, "nats: subscribe: it has just failed");
+            rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                         "nats: subscribe: not tried, because it failed less than 5 s "
+                         "ago; waiters poll meanwhile");
         else if ((rc = subscribe_all(st, err)))
             n->retry_us = hf__local_us() + RETRY_MS * INT64_C(1000);
         if (rc) disconnect(n);

@@ -44,11 +44,12 @@ static int code_of(const char *state)
     return HF_UNAVAILABLE;
 }
 
-/* The server answers a request for TLS by one byte, yes or no. If libpq stops there, it has a
-   reason of its own: the server has no TLS, the certificate isn't valid, or a file is missing.
-   That isn't so if the server answers by an error (of an old kind, without a state), speaks another
-   protocol, or ends the connection. It may end it inside the handshake, too: a server that refuses
-   sends an alert first. */
+/* Tells how far TLS has come before libpq's next step. If that step fails and this isn't 0, libpq
+   has a reason of its own: the server has no TLS, the certificate isn't valid, a file is missing.
+   Returns: HF_PG_ANSWERED: the server has answered by just the byte S or N, and is connected;
+   HF_PG_SHAKES: it has sent a part of the handshake, and is connected or has sent an alert first;
+   0: anything else, such as an error of an old kind without a state, another protocol, or the
+   connection's end. */
 int hf__pg_tls_goes_on(PGconn *pg)
 {
     char next[2] = "";

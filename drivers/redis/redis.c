@@ -176,9 +176,10 @@ static int rd_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return rc;
 }
 
-/* Reads the row that an acquire has made; the request must be in it, by its id. The reply to a
-   grant has the rev and the time, or the whole row if that has a marker. The reply to a waiter has
-   the whole row. */
+/* Makes *cur the row after an acquire that was done. The reply to a grant has the rev and the time,
+   and the row is computed; if the row has the marker of a once-event (`done`), the reply has it
+   all. The reply to a waiter has the whole row. HF_UNKNOWN: the row's last party isn't this
+   request. */
 static int acquired(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                     hf_error *err)
 {

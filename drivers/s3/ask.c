@@ -307,9 +307,11 @@ static void send_all(hf_store *st, struct hf__s3_asked *one, size_t n, const str
             bad ? (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"} : w->reply[i];
         one[i].rc =
             result(st, &one[i].call, &one[i].reply, as, sent_us, &one[i].clock_us, one[i].err);
-        /* The next attempt is signed by the server's time. */
         if (is_skewed(&one[i].reply))
-            one[i].rc = fail(&one[i].call, HF_UNAVAILABLE, "signed by a wrong time", one[i].err);
+            one[i].rc = fail(&one[i].call, HF_UNAVAILABLE,
+                             "this machine's clock is off; the next attempt is signed by the "
+                             "server's time",
+                             one[i].err);
     }
 }
 

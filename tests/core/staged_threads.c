@@ -121,18 +121,12 @@ static void who_waits_for_its_own_handle(void **state)
     done();
 }
 
-static int everybody_lives(hf_store *st, uint64_t session, hf_error *err)
-{
-    (void)st, (void)session, (void)err;
-    return 1;
-}
-
 static int alive_asked; /* atomic */
 
 static int each_is_asked_for(hf_store *st, uint64_t session, hf_error *err)
 {
-    __atomic_add_fetch(&alive_asked, 1, __ATOMIC_SEQ_CST);
-    return everybody_lives(st, session, err);
+    (void)st, (void)session, (void)err;
+    return __atomic_add_fetch(&alive_asked, 1, __ATOMIC_SEQ_CST) > 0;
 }
 
 /* More holders than are remembered in one round. */
@@ -166,6 +160,53 @@ static void a_crowd_of_holders_is_looked_at(void **state)
     assert_true(__atomic_load_n(&alive_asked, __ATOMIC_SEQ_CST) >= CROWD);
     stage_row("k")->n_holders = 1;
     hf_release(other, NULL);
+    done();
+}
+
+static int nobody_can_tell(hf_store *st, uint64_t session, hf_error *err)
+{
+    (void)st, (void)session, (void)err;
+    return -1;
+}
+
+static int all_are_planned(void)
+{
+    for (const struct hf_wait *w = h->at_store; w; w = w->list_next)
+        if (w->check.at_us <= hf__local_us()) return 0;
+    return h->monitor_sleeps && !h->monitor_todo;
+}
+
+/* Each wait of a round depends on the session: each is looked at again soon. */
+static void a_session_of_which_the_store_can_not_tell(void **state)
+{
+    (void)state;
+    struct waiter w[2];
+    const char *const key[] = {"k", "j"};
+    hf_lock *held[2];
+    hf_options o = HF_OPTIONS_INIT;
+    begin(LOCAL);
+    o.wait_ms = 600000;
+    stage_liveness.alive = nobody_can_tell;
+    for (int i = 0; i < 2; i++) {
+        OK(stage_acquire(rival, key[i], 0, 0, 0, &held[i]));
+        ask_and(h, &w[i], key[i], &o, note);
+    }
+    await(all_are_planned);
+    pthread_mutex_lock(&h->mu);
+    for (struct hf_wait *one = h->at_store; one; one = one->list_next) hf__check_at(one, 0);
+    hf__kick_monitor(h, 0);
+    pthread_mutex_unlock(&h->mu);
+    await(all_are_planned);
+    pthread_mutex_lock(&h->mu);
+    for (const struct hf_wait *one = h->at_store; one; one = one->list_next)
+        assert_true(one->check.at_us <= hf__local_us() + HF_POLL_MS * 1000);
+    pthread_mutex_unlock(&h->mu);
+    hf_close(h); /* this gives up the waits */
+    h = NULL;
+    for (int i = 0; i < 2; i++) {
+        ends(&w[i], HF_CANCELED);
+        hf_release(held[i], NULL);
+    }
     done();
 }
 
@@ -539,6 +580,7 @@ int main(void)
         cmocka_unit_test(the_end_of_a_session_is_told_in_time),
         cmocka_unit_test(what_is_being_given_back_is_not_told),
         cmocka_unit_test(who_waits_for_its_own_handle),
+        cmocka_unit_test(a_session_of_which_the_store_can_not_tell),
         cmocka_unit_test(a_crowd_of_holders_is_looked_at),
         cmocka_unit_test(who_waits_for_nobody_is_let_in),
         cmocka_unit_test(what_was_noticed_in_vain_is_noticed_again),
