@@ -55,6 +55,11 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err);
    later and isn't read-only. */
 int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64_t until_us,
                    hf_error *err);
+
+/* session.c. Checks that the server of a new connection can be a store, finds out where the table
+   is, and sets the session's options. Returns 0; or the code, with the reason, which has no
+   beginning. */
+int hf__pg_begin(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY]);
 /* Finds out again where the table is: link->schema. */
 int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
 

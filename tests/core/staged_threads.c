@@ -176,7 +176,7 @@ static int all_are_planned(void)
     return h->monitor_sleeps && !h->monitor_todo;
 }
 
-/* Each wait of a round depends on the session: each is looked at again soon. */
+/* Each wait that depends on it is looked at again soon. */
 static void a_session_of_which_the_store_can_not_tell(void **state)
 {
     (void)state;
@@ -203,10 +203,8 @@ static void a_session_of_which_the_store_can_not_tell(void **state)
     pthread_mutex_unlock(&h->mu);
     hf_close(h); /* this gives up the waits */
     h = NULL;
-    for (int i = 0; i < 2; i++) {
-        ends(&w[i], HF_CANCELED);
-        hf_release(held[i], NULL);
-    }
+    for (int i = 0; i < 2; i++) ends(&w[i], HF_CANCELED);
+    for (int i = 0; i < 2; i++) hf_release(held[i], NULL);
     done();
 }
 
