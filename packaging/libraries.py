@@ -248,7 +248,8 @@ def library(name, version, target, made):
     where OpenSSL is."""
     compiler, build = tools(target)['cc'], BUILDERS[name]
     config = os.path.join(CONFIG, name + '_config.h')
-    kept = Kept(f'release-{name}-{target}', compiler, version, made, PC, repr(SQLITE_FLAGS),
+    kept = Kept(f'release-{name}-{target}', compiler, version, made, PC,
+                repr(SQLITE_FLAGS), repr(MONGOC_FLAGS), inspect.getsource(fill),
                 inspect.getsource(build), inspect.getsource(Prefix),
                 read(config) if os.path.exists(config) else '')
 

@@ -16,7 +16,8 @@ struct hf_port {
     hf_caps caps;     /* of this store */
     uint64_t session; /* 0: none */
     int64_t io_timeout_ms;
-    int64_t closing_us;     /* local time at which hf_close began; 0: it didn't (atomic) */
+    int64_t closing_us;     /* local time at which hf_close or hf_close_begin began; 0: neither
+                               did (atomic) */
     pthread_mutex_t serial; /* around calls, for stores without caps.threads */
     pthread_mutex_t mu;     /* protects clock */
     struct hf_clock clock;

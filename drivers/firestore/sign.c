@@ -48,6 +48,18 @@ static int read_key(const char *pem, EVP_PKEY **ret)
     return size < SIGNATURE_LEAST || size > SIGNATURE_MOST ? HF_INVALID : 0;
 }
 
+/* Returns why nothing was signed. A key that was read fails by its numbers (one of them is
+   damaged), or without memory, which OpenSSL doesn't always say. */
+static int not_signed(void)
+{
+    int rc = HF_NOMEM;
+    for (unsigned long e = ERR_get_error(); e; e = ERR_get_error()) {
+        if (ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE) return HF_NOMEM;
+        if (ERR_GET_LIB(e) == ERR_LIB_BN) rc = HF_INVALID;
+    }
+    return rc;
+}
+
 /* Signs the text. Returns 0 and the length of the signature; or HF_INVALID or HF_NOMEM. */
 static int sign(const char *text, size_t len, const char *pem, unsigned char to[SIGNATURE_MOST],
                 size_t *ret_n)
@@ -57,10 +69,10 @@ static int sign(const char *text, size_t len, const char *pem, unsigned char to[
     *ret_n = SIGNATURE_MOST;
     int rc = read_key(pem, &key);
     if (!rc) ctx = EVP_MD_CTX_new();
-    /* A usable key fails to sign only without memory, which OpenSSL doesn't always say. */
+    ERR_clear_error();
     if (!rc && (!ctx || EVP_DigestSignInit(ctx, NULL, EVP_sha256(), NULL, key) != 1 ||
                 EVP_DigestSign(ctx, to, ret_n, (const unsigned char *)text, len) != 1))
-        rc = HF_NOMEM;
+        rc = not_signed();
     EVP_MD_CTX_free(ctx);
     EVP_PKEY_free(key);
     ERR_clear_error();

@@ -15,13 +15,14 @@
  * returned. A thread isn't inside while it waits (between `wait` and `go_on`): wait there for the
  * network and for other threads, and hold no lock of a library that others use.
  *
- * A library may wait for a server by itself. So fork waits for 2 s at most, and for each thread
- * only once: a later fork doesn't wait for it again until it has left.
+ * A library may wait for a server by itself. So fork waits for half a second at most, and for each
+ * thread only once: a later fork doesn't wait for it again until it has left. All other threads'
+ * requests wait for the fork meanwhile.
  *
  * Take no mutex inside that a handler of pthread_atfork takes, too: the thread that forks may have
  * it already. kit/resolve.h has one, and kit/dial.h uses it: call them outside, or as a wait.
  *
- * Thread safety: any thread. Pairs of begin and end may be nested.
+ * Thread safety: any thread. Pairs of begin and end may be nested, but not within a wait.
  */
 #ifndef HF_KIT_FORK_GATE_H
 #define HF_KIT_FORK_GATE_H

@@ -64,10 +64,10 @@ static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
     int rc = hf__s3_tagged(&a->reply, a->rc, "replace", r->key, r->err);
     int belongs = rc || hf__s3_belongs(st, &a->reply);
     if (!belongs && c->reads++ < READS) return;
-    if (!belongs) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
     r->clock_us = a->clock_us;
     int written = !rc && hf__s3_is_text(st, &a->reply, c->text);
     rc = hf__s3_reads(st, r->key, rc, &a->reply, a->clock_us, r->cur, "replace", r->err);
+    if (!belongs && !rc) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
     if (written) {
         ends(c, 0);
         return;

@@ -140,9 +140,11 @@ static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *re
         hf__rest_reply_free(&r);
         rc = read_once(st, key, &r, ret_clock_us, what, err);
     }
-    if (!rc && !hf__s3_belongs(st, &r)) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
+    int other = !rc && !hf__s3_belongs(st, &r);
     if (text) *ret_written = !rc && hf__s3_is_text(st, &r, text);
     rc = hf__s3_reads(st, key, rc, &r, *ret_clock_us, row, what, err);
+    /* Not by a page of a proxy: only an object with a row shows what the store's ETags are. */
+    if (other && !rc) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
     hf__rest_reply_free(&r);
     return rc;
 }

@@ -11,8 +11,8 @@
  * looks for lasts:
  *   - The process holds a lock of its own, the witness, on a byte of the database and of -shm that
  *     nobody else uses. Whatever drops SQLite's locks on a file drops the witness, too. It is taken
- *     again only by settling, which counts `lost` first. So a witness that stands now has
- * hf__sq_stood since the request began. An OFD lock query sees the POSIX locks of its own process.
+ *     again only by settling, which counts `lost` first. So a witness that stands now has stood
+ *     since the request began. An OFD lock query sees the POSIX locks of its own process.
  *   - While SQLite's SHARED lock on the database stands, no other process removes -wal or -shm,
  *     changes the journal mode, or works on -wal without -shm: each needs EXCLUSIVE first. A second
  *     copy in this process gets EXCLUSIVE all the same, for locks of one process don't exclude each

@@ -90,6 +90,8 @@ static int say(int fd, const struct answer *a, const char *request)
         tag_of(strstr(request, "\r\n\r\n") + 4, tag);
         snprintf(head + strlen(head), 100, "ETag: %s\r\n", tag);
     }
+    if (a->status == ANSWER_FOREIGN)
+        snprintf(head + strlen(head), 100, "ETag: \"55555555555555555555555555555555\"\r\n");
     if (a->status != ANSWER_OPEN)
         snprintf(head + strlen(head), 100, "Content-Length: %zu\r\n",
                  len + (a->status == ANSWER_CUT ? 10 : 0));

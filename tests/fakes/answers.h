@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 enum {
-    ANSWER_CLOSED = -1, /* the connection is closed instead */
-    ANSWER_CUT = -2,    /* the connection is closed in the middle of the answer */
-    ANSWER_OPEN = -3,   /* 200, and the body goes on until the client goes */
-    ANSWER_BARE = -4,   /* 200, without a Date */
-    ANSWER_TAGGED = -5, /* 200, with the ETag of the request's body (answers_tags) */
+    ANSWER_CLOSED = -1,  /* the connection is closed instead */
+    ANSWER_CUT = -2,     /* the connection is closed in the middle of the answer */
+    ANSWER_OPEN = -3,    /* 200, and the body goes on until the client goes */
+    ANSWER_BARE = -4,    /* 200, without a Date */
+    ANSWER_TAGGED = -5,  /* 200, with the ETag of the request's body (answers_tags) */
+    ANSWER_FOREIGN = -6, /* 200, with an ETag that is no body's sum */
     ANSWER_NO_HEAD = -1000
 };
 /* The connection is closed within the header of the answer, behind the line with this status. */

@@ -29,7 +29,10 @@ void store_unref(struct store *s)
 /* Closes the store: the part that may block. Any thread may call this. */
 static void close_now(struct store *s)
 {
-    hf_close_begin(s->h); /* so that no job goes on for long */
+    pthread_mutex_lock(&s->mu);
+    hf *h = s->h; /* NULL: a job is opening it */
+    pthread_mutex_unlock(&s->mu);
+    hf_close_begin(h); /* so that no job goes on for long */
     jobs_end(s);
     for (size_t i = 0; i < s->n_brought; i++) {
         int rc = hf_release(s->brought[i], NULL);
@@ -137,9 +140,13 @@ static napi_value js_close(napi_env env, napi_callback_info info)
 static void open_work(struct job *job)
 {
     char warning[HF_TEXT_CAP];
-    job->code = hf_open(job->url, &job->open, &job->store->h, &job->err);
-    if (!job->code && hf_store_warning(job->store->h, warning, sizeof warning))
-        job->store->warning = strdup(warning);
+    struct store *s = job->store;
+    hf *made = NULL;
+    job->code = hf_open(job->url, &job->open, &made, &job->err);
+    pthread_mutex_lock(&s->mu);
+    s->h = made;
+    pthread_mutex_unlock(&s->mu);
+    if (!job->code && hf_store_warning(made, warning, sizeof warning)) s->warning = strdup(warning);
 }
 
 static napi_value opened(struct addon *a, struct job *job)

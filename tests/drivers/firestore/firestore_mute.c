@@ -55,7 +55,7 @@ static void a_silent_address_leaves_time_for_the_next(void **state)
 
 /* ---- a fork that takes its time ---- */
 
-enum { FORK_MS = 800, IO_MS = 1000 };
+enum { FORK_MS = 1500, IO_MS = 3000 };
 
 static int takes_long;
 static sem_t forks;
@@ -63,7 +63,7 @@ static sem_t forks;
 /* Called when the gate is closed: its handler was registered later than this one. */
 static void before_fork(void)
 {
-    const struct timespec t = {0, FORK_MS * 1000000L};
+    const struct timespec t = {FORK_MS / 1000, FORK_MS % 1000 * 1000000L};
     if (!takes_long) return;
     sem_post(&forks);
     nanosleep(&t, NULL);
@@ -86,7 +86,7 @@ static void a_fork_takes_the_requests_time(void **state)
     assert_int_equal(pthread_create(&thread, NULL, forker, NULL), 0);
     while (sem_wait(&forks)) continue;
     int64_t began_us = hf__local_us();
-    is_away("http://127.0.0.1", port, IO_MS, "no answer within 1000 ms (the reply)");
+    is_away("http://127.0.0.1", port, IO_MS, "no answer within 3000 ms (the reply)");
     assert_true(hf__local_us() - began_us < (IO_MS + FORK_MS / 2) * INT64_C(1000));
     pthread_join(thread, NULL);
     takes_long = 0;

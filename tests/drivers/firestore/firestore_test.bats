@@ -291,7 +291,17 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     openssl ecparam -name prime256v1 -genkey -out ec.pem
     openssl pkcs8 -topk8 -in key.pem -passout pass:xsecretx -out encrypted.pem
     export HOLDFAST_STORE="firestore://demo-holdfast?credentials=$PWD/account.json"
-    for key in ec.pem encrypted.pem public.pem; do
+    # The last bit of its modulus is damaged: it can be read.
+    openssl rsa -in key.pem -noout -modulus >modulus
+    python3 - >damaged.pem <<'EOF'
+import base64
+head, *lines, tail = open('key.pem').read().split('\n')[:-1]
+n = bytes.fromhex(open('modulus').read().split('=')[1])
+bad = n[:-1] + bytes([n[-1] ^ 1])
+print(head, base64.b64encode(base64.b64decode(''.join(lines)).replace(n, bad)).decode(), tail, sep='\n')
+EOF
+    openssl pkey -in damaged.pem -noout
+    for key in ec.pem encrypted.pem public.pem damaged.pem; do
         account "http://127.0.0.1:1/token" $key
         # With a terminal, on which a passphrase could be asked for.
         run -64 timeout 60 script -qec "'$HOLDFAST' run -n '$K' -- true" typescript

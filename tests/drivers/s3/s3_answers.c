@@ -5,6 +5,8 @@
 #include "fakes/answered.h"
 #include "network/kit_net.h"
 
+#include "os.h"
+
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +108,29 @@ static void a_write_has_a_condition(void **state)
     answers_are(always, COUNT(always));
     said(driver->replace(st, &key, 0, &row, NULL, &clock_us, &err), HF_UNAVAILABLE, "HTTP 409");
     hf_row_clear(&row);
+    driver->close(st);
+}
+
+/* It answers all requests, with an ETag of its own: nothing was written, however often it does. */
+static void a_page_of_a_proxy_proves_nothing(void **state)
+{
+    (void)state;
+    hf_store *st = opened("");
+    hf_row row, cur;
+    int64_t clock_us = 0;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    row.rev = 7;
+    is(ANSWER_FOREIGN, "<html>Blocked</html>");
+    said(driver->get(st, &key, &cur, &clock_us, &err), HF_CORRUPT, "");
+    for (int i = 0; i < 3; i++) {
+        said(driver->replace(st, &key, 0, &row, &cur, &clock_us, &err), HF_UNKNOWN, "");
+        hf_replace one = {.key = &key, .row = &row, .cur = &cur, .result = HF_UNKNOWN};
+        (void)driver->replace_many(st, &one, 1, hf__local_us() + 5000000);
+        assert_int_equal(one.result, HF_UNKNOWN);
+    }
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
     driver->close(st);
 }
 
@@ -275,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(a_write_has_a_condition),
+        cmocka_unit_test(a_page_of_a_proxy_proves_nothing),
         cmocka_unit_test(signed_by_the_servers_time),
         cmocka_unit_test(a_date_that_falls_back_is_no_answer),
         cmocka_unit_test(credentials_are_read_again),
