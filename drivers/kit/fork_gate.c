@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-enum { FORK_MS = 500 };
+enum { FORK_MS = 1000 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* signalled when a fork is over, and when a thread leaves */

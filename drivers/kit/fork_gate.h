@@ -15,7 +15,7 @@
  * returned. A thread isn't inside while it waits (between `wait` and `go_on`): wait there for the
  * network and for other threads, and hold no lock of a library that others use.
  *
- * A library may wait for a server by itself. So fork waits for half a second at most, and for each
+ * A library may wait for a server by itself. So fork waits for a second at most, and for each
  * thread only once: a later fork doesn't wait for it again until it has left. All other threads'
  * requests wait for the fork meanwhile.
  *

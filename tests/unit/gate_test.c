@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHILD_S = 20, SOON_US = 1000000, SHORT_MS = 30 };
+enum { CHILD_S = 20, SOON_US = 600000, SHORT_MS = 30 };
 
 static sem_t go, there, done;
 static int left, left_behind, enters, entered_behind; /* the first and the third: atomic */

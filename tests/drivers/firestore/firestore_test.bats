@@ -298,7 +298,8 @@ import base64
 head, *lines, tail = open('key.pem').read().split('\n')[:-1]
 n = bytes.fromhex(open('modulus').read().split('=')[1])
 bad = n[:-1] + bytes([n[-1] ^ 1])
-print(head, base64.b64encode(base64.b64decode(''.join(lines)).replace(n, bad)).decode(), tail, sep='\n')
+der = base64.b64decode(''.join(lines)).replace(n, bad)
+print(head, base64.b64encode(der).decode(), tail, sep='\n')
 EOF
     openssl pkey -in damaged.pem -noout
     for key in ec.pem encrypted.pem public.pem damaged.pem; do
