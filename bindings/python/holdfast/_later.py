@@ -31,7 +31,9 @@ _WHOLE: Any = (itertools.count, itertools.repeat, itertools.product, itertools.p
 
 
 def _is_lazy(result: Any) -> bool:
-    of_itertools = any(kind.__module__ == 'itertools' for kind in type(result).__mro__)
+    # A type that is made where there is no __name__, as some are in C, has no __module__.
+    of_itertools = any(getattr(kind, '__module__', None) == 'itertools'
+                       for kind in type(result).__mro__)
     return isinstance(result, _LAZY) or of_itertools and not isinstance(result, _WHOLE)
 
 

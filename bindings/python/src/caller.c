@@ -178,22 +178,25 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
 
 /* ---- blocks ---- */
 
-uintptr_t place_of_block(PyObject *frame)
+PyObject *stack_of_frame(PyObject *frame)
 {
     PyObject *kind, *value, *trace, *stack = NULL;
     PyErr_Fetch(&kind, &value, &trace);
-    PyObject *globals = PyObject_GetAttrString(frame, "f_globals");
+    PyObject *globals = frame ? PyObject_GetAttrString(frame, "f_globals") : NULL;
     PyObject *name = globals ? PyMapping_GetItemString(globals, "__name__") : NULL;
     if (name && PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "contextlib")) {
         PyObject *locals = PyObject_GetAttrString(frame, "f_locals");
         stack = locals ? PyMapping_GetItemString(locals, "self") : NULL;
         Py_XDECREF(locals);
     }
+    PyObject *callbacks = stack ? PyObject_GetAttrString(stack, "_exit_callbacks") : NULL;
+    PyErr_Clear();
+    PyObject *ret = stack ? PyWeakref_NewRef(callbacks ? callbacks : stack, NULL) : NULL;
+    Py_XDECREF(callbacks);
+    Py_XDECREF(stack);
     Py_XDECREF(name);
     Py_XDECREF(globals);
     PyErr_Clear();
     PyErr_Restore(kind, value, trace);
-    uintptr_t place = (uintptr_t)(stack ? stack : frame);
-    Py_XDECREF(stack); /* it lives as long as its block, and is only compared */
-    return place;
+    return ret;
 }

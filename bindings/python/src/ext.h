@@ -77,8 +77,10 @@ struct lock {
     int64_t keep_ms;     /* of an event */
     unsigned generation; /* the fork generation of the process that acquired it */
     caller by;
-    int of_block;    /* a block of a Locking has it: place_of_block() in `frame` */
-    uintptr_t frame; /* the code that called acquire(), at this instruction; 0: not known */
+    int of_block;    /* a block of a Locking has it */
+    PyObject *stack; /* of a block: the ExitStack that entered it, see stack_of_frame(); or NULL */
+    uintptr_t frame; /* the code that called acquire(), at this instruction, or entered the block;
+                        0: not known, or the block has a stack */
     long place;
     unsigned how;          /* enum noted */
     uint64_t call;         /* the number of the call of its thread that returned it; see
@@ -126,10 +128,11 @@ uint64_t this_thread(void);  /* returns the thread's number; unlike Python's num
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
-/* Returns what tells a block from others of its object that are entered or left in this frame: the
-   frame, or the ExitStack, which enters a block in one frame and leaves it in another. Its code is
-   contextlib's. */
-uintptr_t place_of_block(PyObject *frame);
+/* Returns a weak reference to the ExitStack whose code, contextlib's, this frame runs: it enters a
+   block in one frame and leaves it in another. The reference is to its callbacks, which pop_all()
+   moves to another stack. NULL, without an exception: the frame runs other code, or is NULL. An
+   object has only one weak reference without a callback, so they can be compared. */
+PyObject *stack_of_frame(PyObject *frame);
 /* Returns which code this thread runs: its own function, a job of a pool, or a greenlet. -1: there
  * is an exception. */
 int caller_kind(void);

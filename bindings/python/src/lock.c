@@ -504,6 +504,7 @@ static void lock_dealloc(lock *l)
     if (l->prev) lock_delist(l); /* its store was closed, perhaps just now */
     if (l->store) forget_losing(l);
     caller_drop(&l->by);
+    Py_XDECREF(l->stack);
     Py_XDECREF(l->root);
     Py_XDECREF(l->below);
     Py_XDECREF(l->store);

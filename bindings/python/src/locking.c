@@ -54,21 +54,25 @@ static lock *take_off(struct locking *g, lock *is)
     return is;
 }
 
-/* Returns the place of the block which is entered; 0: none is needed to tell it from other
-   blocks of the object, because there is no other. To ask for it costs a tenth of a block. */
-static uintptr_t frame_to_note(const struct locking *g)
+/* Returns the frame that enters the block, a borrowed reference. NULL: no Python code runs, as in a
+   thread that runs __enter__ itself; or the frame isn't needed to tell the block from others of the
+   object, because there is no other. To look at it costs a tenth of a block. */
+static PyObject *frame_to_note(const struct locking *g)
 {
     int alone = !g->asked || g->asked->o.mode == HF_EXCLUSIVE;
-    return alone && !g->held ? 0 : place_of_block((PyObject *)PyEval_GetFrame());
+    return alone && !g->held ? NULL : (PyObject *)PyEval_GetFrame();
 }
 
-/* Returns how surely the block that this caller leaves in this frame has the lock; 0: by nothing. A
-   generator may be left by another thread than entered it, and what a program wrote in the place of
-   an ExitStack in another frame. Of equal ones the last is left first. */
-static int likeness(const lock *l, const caller *by, uintptr_t frame)
+/* Returns how surely the block that this caller leaves in this stack or frame has the lock; 0: by
+   nothing. Any caller may close an ExitStack, which ends its own block. A generator may be left by
+   another thread than entered it, and what a program wrote in the place of an ExitStack in another
+   frame. Of equal ones the last is left first. */
+static int likeness(const lock *l, const caller *by, PyObject *stack, PyObject *frame)
 {
-    if (caller_same(&l->by, by)) return l->frame == frame ? 4 : 3;
-    return l->frame == frame ? 2 : !l->frame;
+    if (stack && l->stack == stack) return 5;
+    int here = !stack && frame && l->frame == (uintptr_t)frame;
+    if (caller_same(&l->by, by)) return here ? 4 : 3;
+    return here ? 2 : !l->frame && !l->stack;
 }
 
 /* Takes off the lock of the block that is being left (frame: NULL: by the running one). Returns its
@@ -82,15 +86,17 @@ static lock *pop_block(struct locking *g, PyObject *frame)
     if (!g->held) return NULL;
     if (!g->held->below) return take_off(g, g->held);
     if (caller_read(&by)) return NULL;
-    uintptr_t here = place_of_block(frame ? frame : (PyObject *)PyEval_GetFrame());
+    if (!frame) frame = (PyObject *)PyEval_GetFrame();
+    PyObject *stack = stack_of_frame(frame);
     for (lock *l = g->held; l; l = l->below) {
         if (!l->of_block) continue;
-        int like = likeness(l, &by, here);
+        int like = likeness(l, &by, stack, frame);
         if (!n++ || like > most) {
             best = l;
             most = like;
         }
     }
+    Py_XDECREF(stack);
     caller_drop(&by);
     if (n > 1 && !most) {
         PyErr_Format(PyExc_RuntimeError,
@@ -133,10 +139,13 @@ static lock *pick_to_release(struct locking *g)
     return is;
 }
 
-static void push_block(struct locking *g, lock *held, uintptr_t frame)
+/* frame: NULL: not known */
+static void push_block(struct locking *g, lock *held, PyObject *frame)
 {
     held->touched = held->of_block = 1;
-    held->frame = frame;
+    Py_XDECREF(held->stack);
+    held->stack = stack_of_frame(frame);
+    held->frame = held->stack ? 0 : (uintptr_t)frame;
     Py_INCREF(held);
     push(g, held);
 }
@@ -292,7 +301,7 @@ static PyObject *locking_push(struct locking *g, PyObject *args)
         return NULL;
     }
     if (frame != Py_None) {
-        push_block(g, (lock *)held, place_of_block(frame));
+        push_block(g, (lock *)held, frame);
     } else {
         ((lock *)held)->touched = 1;
         Py_INCREF(held);

@@ -9,7 +9,7 @@ import sys
 import threading
 
 import holdfast
-from own import MORE, URL, free, key
+from own import MORE, URL, free, key, program
 from tap import PATIENCE, no_hang, run_functions, until
 
 SEVERAL = ({'shared': True}, {'limit': 3})
@@ -233,14 +233,15 @@ def stacks_end_in_any_order():
         for options in {'shared': True}, {'limit': 5}:
             for order in (0, 1, 2), (1, 2, 0), (2, 0, 1):
                 lock = store.lock(key(), **options)
-                stacks = [contextlib.ExitStack() for _ in order]
-                held = [stack.enter_context(lock) for stack in stacks]
-                for left in order:
-                    stacks[left].close()
-                    assert not held[left].held
-                    assert [one.held for one in held].count(True) == len(order) - 1 - \
-                        order.index(left)
-                assert free(lock.key)
+                for moved in False, True:
+                    stacks = [contextlib.ExitStack() for _ in order]
+                    held = [stack.enter_context(lock) for stack in stacks]
+                    for left in order:
+                        (stacks[left].pop_all() if moved else stacks[left]).close()
+                        assert not held[left].held
+                        assert [one.held for one in held].count(True) == len(order) - 1 - \
+                            order.index(left)
+                    assert free(lock.key)
 
 
 def stacks_of_a_task_end_in_any_order():
@@ -256,6 +257,36 @@ def stacks_of_a_task_end_in_any_order():
             assert free(lock.key)
     with no_hang():
         asyncio.run(main())
+
+
+def a_stack_that_another_caller_closes_ends_its_own_block():
+    with no_hang(), holdfast.open(URL) as store, _thread() as there:
+        for options in SEVERAL:
+            lock, stack = store.lock(key(), **options), contextlib.ExitStack()
+            held = there(stack.enter_context, lock)
+            with lock as own:
+                stack.close()
+                assert not held.held
+                own.confirm()
+            assert free(lock.key)
+
+
+def a_block_is_entered_and_left_where_no_python_code_runs():
+    assert program("""
+import _thread, atexit, operator, sys
+import holdfast
+store = holdfast.open(sys.argv[1])
+lock = store.lock(sys.argv[2], shared=True)
+entered = _thread.allocate_lock()
+entered.acquire()
+calls = map(operator.methodcaller('__call__'), (lock.__enter__, entered.release))
+_thread.start_new_thread(list, (calls,))
+entered.acquire()
+own = lock.__enter__()
+atexit.register(lambda: print(own.held, len(store.peek(lock.key).holders)))
+for _ in range(2):
+    atexit.register(lock.__exit__, None, None, None)
+""", key()).split() == ['False', '0']
 
 
 def any_thread_releases_what_acquire_brought():

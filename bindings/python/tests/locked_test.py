@@ -8,6 +8,7 @@ import functools
 import itertools
 import operator
 import sys
+import types
 
 import holdfast
 from own import MORE, URL, free, key
@@ -173,6 +174,20 @@ def an_iterator_that_calls_functions_is_refused_as_a_result():
         for result in [1], iter([1]), iter('ab'), range(3), reversed([1]), {}.items(), \
                 itertools.count(), itertools.product([1], [2]), itertools.repeat(1):
             assert store.locked(name)(lambda result=result: result)() is result
+
+
+def a_result_may_be_of_a_type_without_a_module():
+    def makes(*_):
+        return type('Bare', (), {})()
+
+    with holdfast.open(URL) as store:
+        name = key()
+        without_a_name = types.FunctionType(makes.__code__, {'type': type})
+        assert not hasattr(type(without_a_name()), '__module__')
+        assert type(store.locked(name)(without_a_name)()).__name__ == 'Bare' and free(name)
+        name = key('event')
+        store.once(name, without_a_name)
+        assert store.peek(name).done_us
 
 
 def a_function_in_c_may_name_no_arguments():
