@@ -166,8 +166,8 @@ static const char *judge_stored(struct play *p, const hf_party *asks)
     return hf_row_equal(&p->got, &p->expected) ? NULL : bad(p, "another row was stored");
 }
 
-/* Returns 1 if every store has to grant or append this request. Stores with sessions needn't
-   append: see may_queue. */
+/* Returns 1 if this store has to grant or append the request. A store that is local, tells deaths
+   or has sessions needn't append: the core never asks it to (may_queue in wait_request.c). */
 static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *shown)
 {
     if (hf_row_copy(&p->expected, shown)) return 1;

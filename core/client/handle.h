@@ -378,8 +378,8 @@ static inline int hf__own(const hf *h)
     return __atomic_load_n(&h->fork_generation, __ATOMIC_ACQUIRE) == hf__forks;
 }
 
-/* The first line of every call with a handle: reopens the store in the child of a fork. Returns 0
-   or the error. */
+/* The first line of every call that uses the store: reopens it in the child of a fork. (hf_close
+   and hf_close_begin don't call it: there they do nothing.) Returns 0 or the error. */
 static inline int hf__alive(hf *h, const char *what, hf_error *err)
 {
     return hf__own(h) ? 0 : hf__reopen(h, what, err);

@@ -25,8 +25,8 @@ enum {
     MARK_MS = 60000 /* so long at most an event is tried to be marked, however long its lease */
 };
 
-/* Frees what few locks have: deadlines, kept rows, sessions, the descriptor. A lock that the expiry
-   monitor watches may have any of it. */
+/* Frees what a lock without a lease mostly lacks: deadlines, kept rows, sessions, the descriptor. A
+   lock that the expiry monitor watches may have any of it: on a server that is each lock. */
 static HF_COLD void untangle(hf_lock *l)
 {
     hf__deadline_drop(&l->h->watched, &l->watch);

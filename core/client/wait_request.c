@@ -126,8 +126,10 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
     }
 }
 
-/* Copies the row that this handle's last release has written, so that the next write needs no read.
-   Returns 1 if there is one. */
+/* Makes *row the one that this handle's last release of the key has left, so that the next write
+   needs no read. Of a free row only the rev and the token are known. Each such row is used once.
+   Returns 1 if it has done that; 0: no such row is known, it may have been replaced since, or the
+   clock was read so long ago that the lease could be over at once. */
 static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;

@@ -44,12 +44,13 @@ static int code_of(const char *state)
     return HF_UNAVAILABLE;
 }
 
-/* Tells how far TLS has come before libpq's next step. If that step fails and this isn't 0, libpq
-   has a reason of its own: the server has no TLS, the certificate isn't valid, a file is missing.
-   Returns: HF_PG_ANSWERED: the server has answered by just the byte S or N, and is connected;
-   HF_PG_SHAKES: it has sent a part of the handshake, and is connected or has sent an alert first;
-   0: anything else, such as an error of an old kind without a state, another protocol, or the
-   connection's end. */
+/* Tells how far TLS has come before libpq's next step. If that step fails and this isn't 0, waiting
+   doesn't mend it: the server has no TLS, one side refuses the other's certificate, a file is
+   missing. One case is left to answered_and_ended: a server that closes the connection after its
+   answer. Returns: HF_PG_ANSWERED: the server has answered by just the byte S or N, and is still
+   connected; HF_PG_SHAKES: it has sent an alert, or another part of the handshake and is still
+   connected; 0: anything else, such as an error of an old kind without a state, another protocol,
+   or the connection's end. */
 int hf__pg_tls_goes_on(PGconn *pg)
 {
     char next[2] = "";

@@ -177,9 +177,10 @@ static int rd_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
 }
 
 /* Makes *cur the row after an acquire that was done. The reply to a grant has the rev and the time,
-   and the row is computed; if the row has the marker of a once-event (`done`), the reply has it
-   all. The reply to a waiter has the whole row. HF_UNKNOWN: the row's last party isn't this
-   request. */
+   and the row is computed from the request. The reply has the whole row if that has the marker of a
+   once-event (`done`), or if the request was queued. Returns 0; HF_UNKNOWN: the reply doesn't show
+   this request as the row's last party, or there is no memory for it; HF_CORRUPT: the row is
+   damaged. */
 static int acquired(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                     hf_error *err)
 {
