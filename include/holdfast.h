@@ -196,9 +196,9 @@ HF_API HF_MUST_USE int hf_open(const char *url, const hf_open_options *options, 
 HF_API void hf_close(hf *store);
 
 /* The beginning of hf_close, for a program that awaits its own threads before it calls that:
-   cancels every wait, and refuses calls from now on (CANCELED), except for releases, renewals
-   and marks. A
-   mark that is under way is tried for io_timeout_ms more. Doesn't block. NULL is accepted. */
+   cancels every wait, and refuses calls from now on (CANCELED), except for releases, renewals and
+   marks. A mark that is under way is tried for io_timeout_ms more. Doesn't block. NULL is
+   accepted. */
 HF_API void hf_close_begin(hf *store);
 
 /*

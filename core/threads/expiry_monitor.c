@@ -24,8 +24,8 @@ enum { ASK_US = 250000 };
 
 /* Asks the store about a grant that lasts as long as its session: an operator may have ended it. If
    the store is damaged or was replaced (HF_CORRUPT) the lock is lost as well: a new store may grant
-   the key to others. A store that doesn't answer changes nothing. Called
-   with the mutex, which is released during the request. */
+   the key to others. A store that doesn't answer changes nothing. Called with the mutex, which is
+   released during the request. */
 static void look_into_store(hf *h, hf_lock *l)
 {
     hf_row row;

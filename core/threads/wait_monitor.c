@@ -65,8 +65,8 @@ static int must_act(const struct hf_wait *w, const hf_row *row, int64_t at, int6
 }
 
 /* Looks at the row for this wait, and steps the row if must_act says so. Wakes the wait if it has
-   left the queue, or if the store is gone. Called under the mutex,
-   which is released meanwhile; the wait is pinned, which keeps it in the list. */
+   left the queue, or if the store is gone. Called under the mutex, which is released meanwhile; the
+   wait is pinned, which keeps it in the list. */
 static void check_wait(hf *h, struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};

@@ -41,16 +41,6 @@ struct subscription {
 
 /* ---- what was said ---- */
 
-void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP])
-{
-    char id[33];
-    int n = snprintf(to, HF_PG_WORD_CAP, "%llu", (unsigned long long)key->hash);
-    if (!row || row->n_holders != 1) return;
-    hf__put_id(id, row->party[0].id);
-    snprintf(to + n, HF_PG_WORD_CAP - (size_t)n, " %s %lld", id,
-             (long long)row->party[0].expires_us);
-}
-
 /* Forgets what was notified; rows that are still to be read stay in the list. Under the mutex, as
    the next ones. */
 static void forget(struct hf__sub_key *key)

@@ -8,7 +8,7 @@
 #include "kit/subscriber.h"
 #include "link.h"
 
-enum { HF_PG_WORD_CAP = 96 };
+enum { HF_PG_NOTIFICATION_CAP = 96 };
 /* The beginning of the channels of addresses. No table's channel begins like this. */
 #define HF_PG_AT "holdfast "
 
@@ -30,8 +30,10 @@ struct hf__pg_listener {
 int hf__pg_notify_open(struct hf__pg_listener *listener);
 void hf__pg_notify_close(struct hf__pg_listener *listener);
 
-/* Writes the notification of a write: the key, and its exclusive holder if there is one. */
-void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP]);
+/* replace.c. Writes the notification of a write: the key, and its exclusive holder if there is one.
+ */
+void hf__pg_put_notification(const hf_rowkey *key, const hf_row *row,
+                             char to[HF_PG_NOTIFICATION_CAP]);
 
 extern const hf_notify_ops hf__pg_notify;
 

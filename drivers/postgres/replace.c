@@ -8,6 +8,7 @@
  * statement that is refused costs one round trip more. So only a handle that seems to be alone with
  * the key tries it; replace_many.c tries it for each renewal.
  */
+#include "kit/text.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -31,6 +32,17 @@ void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
     if (hint && seen && (was == (seen | HF_PG_ALONE) || (was == seen && row->n_holders)))
         hint |= HF_PG_ALONE;
     __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
+}
+
+void hf__pg_put_notification(const hf_rowkey *key, const hf_row *row,
+                             char to[HF_PG_NOTIFICATION_CAP])
+{
+    char id[33];
+    int n = snprintf(to, HF_PG_NOTIFICATION_CAP, "%llu", (unsigned long long)key->hash);
+    if (!row || row->n_holders != 1) return;
+    hf__put_id(id, row->party[0].id);
+    snprintf(to + n, HF_PG_NOTIFICATION_CAP - (size_t)n, " %s %lld", id,
+             (long long)row->party[0].expires_us);
 }
 
 /* The parts of a replace, as they are sent to the server. */
@@ -69,11 +81,11 @@ static int write_at_length(hf_store *st, const struct replace *s, hf_row *cur,
     const struct hf__pg_often *often = !s->row   ? &st->sql.erase
                                        : s->seen ? &st->sql.update
                                                  : &st->sql.insert;
-    char word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
+    char word[HF_PG_NOTIFICATION_CAP], addresses[HF_ADDRESSES_CAP] = "";
     const char *values[HF_PG_SWAP_VALUES] = {key->text, s->seen_text, st->listener.channel, word,
                                              addresses};
     PGresult *r;
-    hf__pg_word(key, s->row, word);
+    hf__pg_put_notification(key, s->row, word);
     if (s->row) hf__put_addresses(addresses, s->row);
     memcpy(values + HF_PG_FIRST - 1, s->column, sizeof s->column);
     int n = s->row ? HF_PG_SWAP_VALUES : HF_PG_FIRST - 1;

@@ -127,7 +127,8 @@ static int send_one(struct many *m, const struct hf__pg_often *often, int n,
 static int put(struct many *m, hf_replace *item, const struct hf__pg_often *often, int n)
 {
     int quiet = n == QUIET_VALUES;
-    char room[HF_FIELDS][24], seen[24], word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
+    char room[HF_FIELDS][24], seen[24], word[HF_PG_NOTIFICATION_CAP],
+        addresses[HF_ADDRESSES_CAP] = "";
     const char *values[HF_PG_SWAP_VALUES] = {item->key->text, seen, m->st->listener.channel, word,
                                              addresses};
     struct hf__fields f;
@@ -139,7 +140,7 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
         snprintf(seen, sizeof seen, "%llu", (unsigned long long)item->seen);
         hf__pg_fill(&f, values + (quiet ? HF_PG_QUIET_FIRST : HF_PG_FIRST) - 1, room);
         if (!quiet) {
-            hf__pg_word(item->key, item->row, word);
+            hf__pg_put_notification(item->key, item->row, word);
             hf__put_addresses(addresses, item->row);
         }
         sent = send_one(m, often, n, values);

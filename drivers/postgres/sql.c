@@ -127,7 +127,7 @@ static char *sql_quiet(const char *table, struct text *t)
 #define KEY_HASH     "$15::text"
 _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers of the parameters");
 
-/* What a notification contains: hf__pg_word. */
+/* What a notification contains: hf__pg_put_notification. */
 #define WORD KEY_HASH " || ' ' || w.request || ' ' || w.expires_us::text"
 
 /* Appends the request to the queue's JSON. Its `more` has the members that aren't plain. */
