@@ -8,16 +8,13 @@
 
 #include "admin.h"
 #include "drivers.h"
+#include "machine_store.h"
 #include "os.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#ifndef HF_STORE_FILE
-#define HF_STORE_FILE "/etc/holdfast/store"
-#endif
 
 const char *store_from = "-S";
 int store_told, store_quiet;
@@ -100,52 +97,20 @@ int take_url(char *arg)
     return 0;
 }
 
-/* Returns 1 if the URL has a relative path, which names another file in each working directory. */
-static int is_relative(const char *text)
-{
-    hf_url url;
-    if (hf_url_parse(text, &url, NULL) || url.host[0] || !url.path[0] || url.path[0] == '/')
-        return 0;
-    const hf_driver *drv = hf__driver(url.scheme, NULL);
-    return drv && drv->resolve;
-}
-
-/* Reads the machine's own store, for all of its users. A file that names no store is an error: with
-   another store this command would exclude no other. */
+/* Takes the machine's own store, if there is one. */
 static int machine_store(void)
 {
-    FILE *f = fopen(HF_STORE_FILE, "re");
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n = f ? getline(&line, &cap, f) : 0;
-    int why = errno;
-    if (f) fclose(f);
-    if (!f && (why == ENOENT || why == ENOTDIR)) return 0;
-    while (n > 0 && strchr("\r\n \t", line[n - 1])) line[--n] = 0;
-    char *shown = n > 0 ? strdup(line) : NULL;
-    int secret = shown && wipe_url(shown), relative = shown && is_relative(line);
-    if (shown && !secret && !relative) {
-        free(shown);
-        store_url = line;
-        store_from = HF_STORE_FILE;
-        return 0;
-    }
-    if (relative)
-        bad_usage(HF_STORE_FILE ": the path in '%s' is relative: it would be another store in each "
-                                "working directory; write it from '/' on",
-                  shown);
-    free(line);
-    free(shown);
-    if (relative) return EXIT_USAGE;
-    if (n > 0 && !shown) {
-        say("out of memory");
-        return EXIT_INTERNAL;
-    }
-    if (n > 0)
-        return bad_usage(HF_STORE_FILE ": its URL has a secret, which every user of this machine "
-                                       "can read; name a file with it (?passfile=...)");
-    say(HF_STORE_FILE ": %s", f ? "its first line names no store" : strerror(why));
-    return f ? EXIT_USAGE : EXIT_DENIED;
+    hf_error err;
+    char *url;
+#ifdef HF_STORE_FILE
+    hf__machine_file = HF_STORE_FILE;
+#endif
+    int rc = hf__machine_url(&url, &err);
+    if (rc) say("%s", err.text);
+    if (rc || !url) return rc ? hf_code_exit_status(rc) : 0;
+    store_url = url;
+    store_from = hf__machine_file;
+    return 0;
 }
 
 /* Warns of a password in the arguments, once. Called when all options are known, because -q may

@@ -221,7 +221,7 @@ inline const char *plain(const std::string &text, const char *what)
 class store
 {
   public:
-    // nullptr: $HOLDFAST_STORE, or the file in the user's state directory.
+    // nullptr: $HOLDFAST_STORE, /etc/holdfast/store, or the file in the user's state directory.
     explicit store(const char *url = nullptr, const hf_open_options *how = nullptr)
     {
         hf *opened;

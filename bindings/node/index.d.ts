@@ -213,7 +213,8 @@ export class Store {
     [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** Opens a store; without a URL: $HOLDFAST_STORE, or `file:` in the user's state directory. */
+/** Opens a store; without a URL: $HOLDFAST_STORE, the first line of /etc/holdfast/store, or `file:`
+ *  in the user's state directory. */
 export function open(url?: string, options?: OpenOptions): Promise<Store>;
 
 /** This package's. */

@@ -6,6 +6,7 @@
 #include "above.h"
 #include "drivers.h"
 #include "key.h"
+#include "machine_store.h"
 #include "os.h"
 #include "peers.h"
 #include "renewal_queue.h"
@@ -236,17 +237,11 @@ static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 static void in_child(void) { pthread_mutex_init(&reopening, NULL); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
-int hf__open_handle(const char *url, const hf_open_options *options, const struct hf_above *above,
+static int open_url(const char *url, const hf_open_options *options, const struct hf_above *above,
                     hf **ret, hf_error *err)
 {
-    struct hf_port port = {0};
-    if (options && options->size < sizeof *options)
-        return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
-                       options->size);
-    /* Not for a set-user-id program: the variable is its caller's. */
-    if (!url) url = secure_getenv("HOLDFAST_STORE");
-    if (!url || !*url) url = "file:";
     hf *h = calloc(1, sizeof *h);
+    struct hf_port port = {0};
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     h->above = above;
     begin(h, calloc(FIRST_BUCKETS, sizeof *h->table));
@@ -266,6 +261,25 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
     own_party(h);
     *ret = h;
     return 0;
+}
+
+int hf__open_handle(const char *url, const hf_open_options *options, const struct hf_above *above,
+                    hf **ret, hf_error *err)
+{
+    if (options && options->size < sizeof *options)
+        return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
+                       options->size);
+    char *machine = NULL; /* URL */
+    /* Not for a set-user-id program: the variable is its caller's. */
+    if (!url) url = secure_getenv("HOLDFAST_STORE");
+    if (!url || !*url) {
+        int bad = hf__machine_url(&machine, err);
+        if (bad) return bad;
+        url = machine ? machine : "file:";
+    }
+    int rc = open_url(url, options, above, ret, err);
+    free(machine);
+    return rc;
 }
 
 /* ---- after a fork ---- */
