@@ -467,8 +467,8 @@ def open(url: 'Union[str, os.PathLike[str], None]' = None, *, owner: Optional[st
          existing: bool = False) -> Store:
     """Opens a store: 'mem:', 'file:/path', 'redis://...', or a Path for a file. None:
     $HOLDFAST_STORE, the first line of /etc/holdfast/store, or 'file:' in the user's state
-    directory. It is closed at the end of the program, if not before, which releases what it holds. With `existing` a file that isn't there is
-    StoreUnavailable; else it is made."""
+    directory. It is closed at the end of the program, if not before, which releases what it holds.
+    With `existing` a file that isn't there is StoreUnavailable; else it is made."""
     return Store(url, owner=owner, note=note, io_timeout=io_timeout, existing=existing)
 
 
