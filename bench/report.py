@@ -121,7 +121,7 @@ def draw(axes, labels, found):
 SIMULATED = [('handover, median, ms', lambda x: x['handover_p50_ms']),
              ('requests a second', lambda x: x['ops_per_s']),
              ('longest wait / median', lambda x: x['wait_max_ms'] / (x['wait_p50_ms'] or 1e9))]
-LOCKS = {'told': 'redis:', 'bell': 'postgres:', 'poll': 'sqlite:', 'redis-py': 'redis-py',
+LOCKS = {'told': 'redis:', 'bell': 'postgres:', 'poll': 'mariadb:', 'redis-py': 'redis-py',
          'redlock': 'node-redlock', 'redsync': 'redsync'}
 SIM_PLOTS = [('one-key', 'crowd', 'one key, within a data centre'),
              ('one-key-world', 'world', 'one key, from five regions'),
