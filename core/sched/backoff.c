@@ -22,7 +22,7 @@ int64_t hf__backoff_full_us(unsigned nth, int64_t poll_us, uint32_t dice)
 {
     int64_t window_us = poll_us;
     for (unsigned i = 1; i < nth && i <= FULL_DOUBLINGS; i++) window_us *= 2;
-    /* At least this long: a moment ago there was no room. */
+    /* At least half of the window: a moment ago there was no room. */
     return window_us / 2 + part(window_us, dice);
 }
 

@@ -139,9 +139,8 @@ static const char *party_wrong(const hf_row *row, uint32_t i)
     return NULL;
 }
 
-/* Checks that these holders may hold together, as hf__step admits them: an exclusive one alone,
-   otherwise all of one mode, and no more than the smallest limit. Returns NULL, or what is
-   wrong. */
+/* Checks that the holders of a row may hold together: an exclusive one alone, otherwise all of one
+   mode, and no more of them than the smallest limit. Returns NULL, or what is wrong. */
 static const char *holders_wrong(const hf_row *row)
 {
     for (uint32_t i = 0; row->n_holders > 1 && i < row->n_holders; i++) {
@@ -166,8 +165,8 @@ static int has_id(const hf_row *row, uint32_t n, const uint8_t id[16])
 
 static int has_id_before(const hf_row *row, uint32_t i) { return has_id(row, i, row->party[i].id); }
 
-/* Returns 1 if two parties have the same request id. A row may have thousands of waiters, so a
-   party is compared with those before it only if its hash was seen before. */
+/* Returns 1 if two parties have the same request id. A row may have thousands of waiters. So in a
+   row of many, a party is compared with those before it only if one of them has the same hash. */
 static int has_twins(const hf_row *row)
 {
     uint64_t seen[FILTER_BITS / 64], half[2];
@@ -228,8 +227,8 @@ void hf__row_taken(hf_row *cur, const hf_party *party)
     memset(cur->last_id, 0, sizeof cur->last_id);
 }
 
-/* Returns 1 if hf__step would append the party and change nothing else: one exclusive holder admits
-   no other, whatever the waiters ask for. */
+/* Returns 1 if hf__step would append the party to the queue and change nothing else. That is
+   certain if one exclusive holder is in force: it admits no other, whatever the waiters ask for. */
 static int may_append(const hf_row *row, const hf_party *party, uint32_t may_queue,
                       int64_t clock_us)
 {

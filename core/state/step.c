@@ -2,23 +2,23 @@
  * step.c - see step.h. The rules, in the order in which they are applied:
  *
  * R1  A holder is over when its lease has run out for certain (lo >= expires) or its session is
- *     known to be dead. What is over is removed by the next step.
- * R2  A free place goes to the head of the queue, in the same write that frees it, with the short
- *     claim lease that the waiter asked for. Dead waiters are dropped on the way.
+ *     known to be dead. The next step removes a holder that is over.
+ * R2  A free place goes to the first waiter, in the same write that frees it. The grant lasts for
+ *     the claim timeout that the waiter asked for. The step removes dead waiters first.
  * R3  A newcomer is granted at once only if the queue is empty and the holders admit it.
  * R4  A grant's token is the rev of the write that makes it; if one write makes several, they get
- *     consecutive numbers, of which the last is the row's rev. A row begins with the latest reading
- *     of the clock, so that it stands above one that was lost.
+ *     consecutive tokens, of which the last is the row's rev. A new row begins with the latest
+ *     reading of the clock (hi), so that its rev is above those of a row of this key that was lost.
  * R5  Only the named grant is renewed, released, broken or finished; a renewal or a finish needs
  *     one that cannot be over yet even at the latest reading of the clock (hi < expires).
- * R6  The same request asked again changes nothing, except that a waiter which was granted the key
- *     claims it (its lease becomes what it asked for), and that it goes over to the session that
- *     asks. claim_ms means something until then only: of a holder that knows that it holds it is 0.
- * R7  A grant that is kept taken after its release (ENDING) has no holder: it only takes up its
- *     place.
- * R8  Where the store has no clock for leases (timeless) all of this holds without times: a holder
- *     is bound to a session of the length of its lease, a waiter to another one, as short as a
- *     claim may take. A claim goes over from this to that.
+ * R6  The same request asked again changes nothing, with two exceptions. A party that was granted
+ *     the key while it waited claims it: its lease becomes what it asked for, and claim_ms 0. And
+ *     the party moves to the session of the process that asks now.
+ * R7  A released grant whose key stays taken (ENDING) has no holder any more: it only keeps its
+ *     place among the holders.
+ * R8  On a store that has no clock for leases (timeless) all of this holds without times. A holder
+ *     is bound to a session as long as its lease, a waiter to a session as long as its claim
+ *     timeout. A claim moves the party from the second to the first.
  */
 #include "step.h"
 
@@ -116,9 +116,9 @@ static int64_t end_of(const struct hf_event *ev, uint32_t lease_ms)
     return lease_ms && !ev->timeless ? ev->now.lo_us + (int64_t)lease_ms * 1000 : 0;
 }
 
-/* Returns the end of a handover's claim timeout, which counts from the latest reading of the clock
-   (hi): the waiter loses nothing of it if the releasing client knows the clock badly. It is at most
-   twice as long as the claim timeout. */
+/* Returns the store's time at which a handover's claim timeout ends. The timeout begins at the
+   latest reading of the clock (hi), so that the waiter has all of it even if the releasing client
+   knows the clock badly; but it begins at lo + claim_ms at the latest. */
 static int64_t claim_end_of(const struct hf_event *ev, uint32_t claim_ms)
 {
     int64_t end = end_of(ev, claim_ms), doubt = ev->now.hi_us - ev->now.lo_us;
@@ -126,14 +126,14 @@ static int64_t claim_end_of(const struct hf_event *ev, uint32_t claim_ms)
     return end ? end + (doubt < most ? doubt : most) : 0;
 }
 
-/* Takes the process's session out of a detached hold, which outlives its process. Without a clock
-   such a hold has a session of its own. */
+/* Takes the process's session out of a detached hold, which outlives its process. On a timeless
+   store a detached hold has a session of its own, and keeps it. */
 static void untie(const struct ctx *c, hf_party *p)
 {
     if (p->flags == HF_PARTY_DETACHED && !c->ev->timeless) p->session = 0;
 }
 
-/* Makes the party at the end of the holders (just admitted) a holder until expires_us of the
+/* Grants to `p`, which the caller has just made the last of the holders, until expires_us of the
    store's clock. */
 static void grant(struct ctx *c, hf_party *p, int64_t expires_us, unsigned flags)
 {
@@ -147,7 +147,7 @@ static void grant(struct ctx *c, hf_party *p, int64_t expires_us, unsigned flags
     c->changed = 1;
 }
 
-/* Removes what has ended, and grants free places to waiters. R1, R2. */
+/* Removes holders that are over and dead waiters, and grants free places to waiters. R1, R2. */
 static void settle(struct ctx *c)
 {
     hf_row *row = c->row;
@@ -194,8 +194,8 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     const hf_party *asks = c->ev->party;
     int waits = i >= c->row->n_holders;
     uint64_t session = waits && c->ev->session ? c->ev->session : asks->session;
-    /* The request comes from another process now. From here on that process is the one to wake, and
-       its life counts. */
+    /* The request now comes from another process. From here on the store wakes that process, and
+       the party ends if that process dies. */
     if (p->session && session && p->session != session) {
         p->session = session;
         p->wakeup = asks->wakeup;
@@ -212,8 +212,8 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     return granted(c, p);
 }
 
-/* Returns 1 if the request holds, and its client knows that. Then the client also knows whether the
-   event was done when it began. */
+/* Returns 1 if the request is a holder that has claimed and isn't over. Its client then runs the
+   once-event, so a marker doesn't make it DONE. `at`: the party's index; -1: not in the row. */
 static int runs(const struct ctx *c, int64_t at)
 {
     const hf_party *p = at < 0 ? NULL : &c->row->party[at];
@@ -234,7 +234,7 @@ static struct hf_outcome ask(struct ctx *c)
     }
     settle(c);
     at = hf__find_id(row, p->id);
-    /* A try leaves the place in the queue to the wait that stands there for the request. */
+    /* If a wait of the same request is in the queue, a try leaves its place alone. */
     int stands = at >= (int64_t)row->n_holders;
     if (at >= 0 && !(stands && c->ev->kind == HF_EV_TRY)) return again(c, (uint32_t)at);
     if (!row->n_queue && admits(c, p)) {
@@ -261,20 +261,21 @@ static struct hf_outcome withdraw(struct ctx *c)
     hf_row *row = c->row;
     int64_t at = hf__find_id(row, c->ev->id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;
-    /* A hold that was claimed stays: it belongs to another caller with the same request id, or this
-       caller doesn't know that it holds (maybe_done). */
+    /* A claimed hold stays: it belongs to another caller with the same request id. Unless
+       maybe_done: then the hold may come from a write of this caller whose reply was lost. */
     if (at >= 0 && (!holds || row->party[at].flags & HF_PARTY_UNCLAIMED || c->ev->maybe_done))
         remove_party(c, (uint32_t)at);
     settle(c);
     if (c->ev->maybe_done) {
-        /* an acquire may still be on its way */
+        /* A late `acquire` of this request must not be granted: last_id makes the store refuse it.
+         */
         memcpy(row->last_id, c->ev->id, sizeof row->last_id);
         c->changed = 1;
     }
     return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
 }
 
-/* Ends a grant by its token. R5. */
+/* The events RELEASE, BREAK and FINISH. R5, R7. */
 static struct hf_outcome end_grant(struct ctx *c)
 {
     const struct hf_event *ev = c->ev;
@@ -318,7 +319,7 @@ static struct hf_outcome renew(struct ctx *c)
     if (!p || validity(p, ev) != HF_GRANT_HELD) return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
     int64_t end = end_of(ev, ev->lease_ms);
     int sooner = end && (!p->expires_us || end < p->expires_us);
-    /* Without a session and without a lease it would never end. */
+    /* With neither a session nor a lease the grant would never end: then its end stays. */
     if ((ev->lease_ms || p->session) && !(ev->adopted && sooner)) p->expires_us = end;
     if (ev->session) p->session = ev->session;
     p->flags &= HF_PARTY_DETACHED;
@@ -327,8 +328,8 @@ static struct hf_outcome renew(struct ctx *c)
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
 }
 
-/* Removes the marker, whether or not the key is held: a run that goes on may mark its event
-   anew. */
+/* Removes the marker, even while the key is held: the run that holds it may set the marker again.
+ */
 static struct hf_outcome forget_mark(struct ctx *c)
 {
     hf_row *row = c->row;
@@ -344,8 +345,9 @@ static struct hf_outcome forget_mark(struct ctx *c)
     return (struct hf_outcome){marked ? HF_ANS_OK : HF_ANS_GONE, 0, 0, 0};
 }
 
-/* Returns the least rev of this write. A row that begins may be one that was lost a moment ago. Its
-   tokens came from the same clock, so none of them is above the latest reading. */
+/* Returns the least rev that this write may have. A new row may follow one of the same key that was
+   lost a moment ago. The tokens of that one came from the same clock, so none of them is above the
+   latest reading (hi). */
 static int64_t rev_floor(const hf_row *row, const struct hf_event *ev)
 {
     int begins = !row->rev && !ev->timeless && ev->now.hi_us < HF_CLOCK_UNKNOWN;

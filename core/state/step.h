@@ -18,10 +18,11 @@ struct hf_time {
 };
 
 enum hf_event_kind {
-    HF_EV_TRY,      /* grant the key to `party`, unless another party excludes it */
-    HF_EV_ENQUEUE,  /* as TRY, or else put it into the queue; a waiter that was granted the key
-                       claims */
-    HF_EV_WITHDRAW, /* give up the request `id`: waiting, handed over, or (maybe_done) granted */
+    HF_EV_TRY,      /* grant the key to `party`, if no holder or waiter is in its way */
+    HF_EV_ENQUEUE,  /* as TRY, but otherwise put `party` into the queue. If `party` was granted the
+                       key while it waited, it claims the grant */
+    HF_EV_WITHDRAW, /* give up the request `id`, which waits, or was handed the key and hasn't
+                       claimed it, or (maybe_done) holds it */
     HF_EV_RENEW,    /* make the grant `token` last lease_ms from now (0: as long as its session, if
                        it has one; else as long as before) */
     HF_EV_RELEASE,  /* end the grant `token`; keep the key taken until `until_us`, if that is later
@@ -40,23 +41,24 @@ struct hf_event {
     uint8_t id[16];        /* WITHDRAW */
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
-    /* RENEW: the request comes from another client than the holder. The holder believes in the end
-       that the row says, so the grant doesn't end sooner. */
+    /* RENEW of a lock that was made by hf_adopt: its holder may be another process, which relies on
+       the end that the row has. So the renewal doesn't move the end to an earlier time. */
     int adopted;
     int64_t until_us; /* RELEASE: 0, or until when the key stays taken */
-    /* The store has no clock for leases (hf_session_ops): nothing ends by time, and every party has
-       a session that ends by itself. `party` holds with its own session. */
+    /* The store has no clock for leases (hf_session_ops): no grant ends by time, and every party
+       has a session that ends by itself. */
     int timeless;
-    /* If timeless. ENQUEUE: the session to wait with. RENEW: the session to hold with from now on;
-       0: the present one. RELEASE: 0, or the session as long as which the key stays taken. */
+    /* If timeless. ENQUEUE: the session to wait with (party->session is the one to hold with).
+       RENEW: the session to hold with from now on; 0: the present one. RELEASE: the session that
+       keeps the key taken for as long as it lives; 0: the key isn't kept taken. */
     uint64_t session;
     const char *result; /* FINISH */
     size_t result_len;  /* below HF_RESULT_CAP */
     int once;           /* TRY, ENQUEUE: if a done marker is in force, the answer is DONE */
-    int mark;           /* with `once`: the grant marks the event as done at once, for keep_us */
+    int mark;           /* with `once`: the write that grants also sets the marker, for keep_us */
     int64_t keep_us;    /* FINISH, mark: how long the marker is in force; INT64_MAX: for ever */
     /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
-       then moves rev in any case, so that no replace can land later. */
+       then changes rev in any case, so that no earlier replace can land after it. */
     int maybe_done;
     int as_seen; /* for hf__cas_loop: decide on the known row only; a conflict ends the loop */
     const uint64_t *dead; /* sessions known to be dead */
@@ -65,11 +67,11 @@ struct hf_event {
 };
 
 enum hf_answer {
-    HF_ANS_GRANTED, /* GRANTED: the request holds from now on (granted, or it claimed a handover) */
-    HF_ANS_ALREADY, /* the request holds already: its token is the same, nothing changed for it */
+    HF_ANS_GRANTED, /* the request holds from now on: it was granted, or it claimed a handover */
+    HF_ANS_ALREADY, /* the request held before, with the same token */
     HF_ANS_QUEUED,  /* the request stands in the queue, at `place` (0: first) */
-    HF_ANS_BUSY,    /* not now */
-    HF_ANS_NO_ROOM, /* not granted, and the queue (or the room for holders) is full */
+    HF_ANS_BUSY,    /* TRY: other parties are in the way; the row doesn't name the request */
+    HF_ANS_NO_ROOM, /* ENQUEUE: not granted, and the queue is full */
     HF_ANS_DONE,    /* the event is done; the request neither holds nor waits */
     HF_ANS_OK,      /* the request is done: renewed, released, broken, finished, withdrawn,
                        forgotten or promoted */
@@ -84,9 +86,10 @@ struct hf_outcome {
 };
 
 /*
- * Steps `row` in place. When `changed` is 0 the row is as it was; else its rev is a new one, and
- * nothing is true until it was replaced for the row that it came from. The caller provides room for
- * one more party (hf_row_room). Total: every event is legal on every row that hf_row_check accepts.
+ * Changes `row` as the event demands. If `changed` is 0 the row is as it was. Otherwise it has a
+ * new rev, and the answer becomes true when the store has replaced the row that was read by this
+ * one. The caller provides room for one more party (hf_row_room). Every event is legal on every row
+ * that hf_row_check accepts.
  */
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *event);
 
@@ -97,16 +100,17 @@ int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us);
 /* Returns 1 if the done marker is in force. */
 int hf__marked(const hf_row *row, struct hf_time now);
 
-/* Returns the index in row->party of the request, or of the grant with this token; or -1. */
+/* Returns the index in row->party of the request, or of the holder with this token; -1: none. */
 int64_t hf__find_id(const hf_row *row, const uint8_t id[16]);
 int64_t hf__find_token(const hf_row *row, uint64_t token);
 /* Returns the index in row->party of the grant `token`; -1: the row doesn't have the grant, or its
    holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
 int64_t hf__find_grant(const hf_row *row, uint64_t token);
 
-/* Completes cur->party[0], the holder of a grant that the store's `acquire` has made, from the
-   party that asked: fills in what the reply doesn't bring. */
+/* Completes cur->party[0], the holder of a grant that the store's `acquire` has made: takes what
+   the reply doesn't have from `party`, which asked. */
 void hf__row_taken(hf_row *cur, const hf_party *party);
+/* Copies the done marker. */
 void hf__row_copy_mark(hf_row *to, const hf_row *from);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * validity.h - is a grant in force, by what is known of the store's clock? The one place that says
- * so, for the step, for holders and for other clients. Pure.
+ * validity.h - whether a grant is in force, by what is known of the store's clock. The step,
+ * holders and other clients all decide it by these functions. Pure.
  */
 #ifndef HF_VALIDITY_H
 #define HF_VALIDITY_H
@@ -8,10 +8,10 @@
 #include "step.h"
 
 enum hf_validity {
-    HF_GRANT_HELD,    /* certain: only now may its holder believe in it */
+    HF_GRANT_HELD,    /* certainly in force: only then may its holder believe that it holds */
     HF_GRANT_UNKNOWN, /* the holder has to stop, and no other client may take the key yet */
-    HF_GRANT_OVER,    /* certain: only now may another client hold the key */
-    HF_GRANT_ENDING   /* it was released; the key stays taken for a while, without a holder */
+    HF_GRANT_OVER,    /* certainly over: only then may another client take the key */
+    HF_GRANT_ENDING   /* released; the key stays taken for a while, without a holder */
 };
 
 /* Returns the validity of a grant that ends at expires_us (0: it doesn't end by time). */

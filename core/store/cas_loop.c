@@ -1,5 +1,5 @@
 /*
- * cas_loop.c - one event carried to the store and back. See cas_loop.h.
+ * cas_loop.c - applies one event to the row in the store. See cas_loop.h.
  */
 #include "cas_loop.h"
 
@@ -9,10 +9,12 @@
 
 enum {
     DEAD_CAP = 64,
-    /* How many conflicts end a request: of a newcomer (_ALONE: where the store has no acquire), or
-       of an attempt. An event that must succeed goes on after MUST_CONFLICTS, with pauses. */
+    /* After so many conflicts the loop ends for a newcomer to the queue (_ALONE: if the store has
+       no `acquire`). */
     NEWCOMER_CONFLICTS = 1,
     NEWCOMER_CONFLICTS_ALONE = 3,
+    /* After so many conflicts the loop pauses before each further attempt; a TRY or an ENQUEUE
+       whose time is over ends with CONFLICT then. */
     TRY_CONFLICTS = 4,
     MUST_CONFLICTS = 64,
     PAUSE_CONFLICT_US = 1000,
@@ -24,7 +26,7 @@ struct dead {
     size_t n;
 };
 
-/* Asks the driver whether the party is dead. Returns 1 if it is; then that is noted. */
+/* Returns 1 if the party's session is dead, and adds that session to `dead`. May ask the driver. */
 static int probe(struct hf_port *port, const hf_party *p, struct dead *dead)
 {
     for (size_t i = 0; p->session && i < dead->n; i++)
@@ -48,8 +50,8 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
         return;
     }
     if (!port->caps.liveness) return;
-    /* Also for a request that is given up: if it is the first waiter, the others leave it to that
-       waiter to notice a death. */
+    /* WITHDRAW is among them because it may take away the first waiter, on which the other waiters
+       rely to notice a dead holder. */
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE || ev->kind == HF_EV_PROMOTE ||
         ev->kind == HF_EV_WITHDRAW)
         for (uint32_t i = 0; i < row->n_holders; i++) probe(port, &row->party[i], dead);
@@ -62,23 +64,24 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
 
 int hf__cas_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
 {
-    /* A conflict with exactly what we sent is our own write, whose reply was lost. */
+    /* The stored row is exactly what was sent: an earlier sending landed, and its reply was lost.
+     */
     if (rc == HF_CONFLICT) return *mine && hf_row_equal(row, next) ? 0 : rc;
     if (rc == HF_UNKNOWN) *mine = 1;
     /* Once a reply was lost, an error of a repetition doesn't prove that nothing was written. */
     return rc < 0 && *mine ? HF_UNKNOWN : rc;
 }
 
-/* Returns the error if there was no memory to send a write. `mine`: an earlier write may have
-   landed, so the outcome is unknown. */
+/* Fills *err and returns the code, for a write that can't be sent for lack of memory. `mine`: an
+   earlier write may have landed, so the outcome is UNKNOWN. */
 static int no_memory(const hf_rowkey *key, int mine, hf_error *err)
 {
     int rc = mine ? HF_UNKNOWN : HF_NOMEM;
     return hf_fail(err, rc, 0, "step '%s': out of memory", key->text);
 }
 
-/* Returns 1 if the event isn't tried again because its time is over. Of a mark it is over earlier
-   if the handle is closed: io_timeout_ms after that has begun. */
+/* Returns 1 if the event's time is over, so that it isn't tried again. The time of a FINISH is also
+   over io_timeout_ms after hf_close or hf_close_begin has begun. */
 static int is_late(const struct hf_port *port, const struct hf_event *ev, int64_t until_us)
 {
     int64_t closing_us =
@@ -87,8 +90,9 @@ static int is_late(const struct hf_port *port, const struct hf_event *ev, int64_
     return now_us >= until_us || (closing_us && now_us >= closing_us + port->io_timeout_ms * 1000);
 }
 
-/* Makes one replace, again and again while its reply is lost. Returns 0; HF_CONFLICT: `row` is the
-   current one, and *mine says whether our write may have landed; or the error. */
+/* Sends one replace, again and again while its reply is lost.
+   Returns: 0: it is stored; HF_CONFLICT: `row` is the current one; or the error. *ret_mine becomes
+   1 if the write may have landed. */
 static int write_row(struct hf_port *port, const hf_rowkey *key, const struct hf_event *ev,
                      hf_row *row, hf_row *next, int64_t until_us, int *ret_mine, hf_error *err)
 {
@@ -101,9 +105,10 @@ static int write_row(struct hf_port *port, const hf_rowkey *key, const struct hf
     }
 }
 
-/* Sets the outcome of an event whose write was stored although its reply was lost, if the row has
-   changed since. For an acquire, a renewal or a withdrawal another step shows the outcome; for
-   other events the grant would look lost. */
+/* Corrects the answer GONE of an event that an earlier write of this loop may have carried out,
+   although its reply was lost. After a release, break, forget or finish the grant (or the marker)
+   is gone because of that write. Other events need no correction: the step on the current row gives
+   their answer. */
 static void own_effect(const struct hf_event *ev, const hf_row *row, int64_t wrote_done_us,
                        struct hf_outcome *out)
 {
@@ -127,7 +132,8 @@ static int read_row(struct hf_port *port, const hf_rowkey *key, const struct hf_
     }
 }
 
-/* Sessions are made only when they are needed. */
+/* Returns 1 if the outcome needs a session that the event or its party doesn't have yet: sessions
+   are made only when they are needed. */
 static int unbound(const struct hf_event *ev, const struct hf_outcome *out)
 {
     if (!ev->timeless || !ev->party) return 0;
@@ -135,8 +141,8 @@ static int unbound(const struct hf_event *ev, const struct hf_outcome *out)
     return (out->answer == HF_ANS_GRANTED || out->answer == HF_ANS_ALREADY) && !ev->party->session;
 }
 
-/* Returns 1 if the event would only put a request into the queue. Such a write can wait until
-   others have written. */
+/* Returns 1 for a newcomer: the event would only put its request into the queue. Such a write can
+   wait until other clients have written. */
 static int only_wants(const struct hf_event *ev, const hf_row *row)
 {
     return ev->kind == HF_EV_ENQUEUE && hf__find_id(row, ev->party->id) < 0;
@@ -151,8 +157,8 @@ struct in_place {
     int stepped;
 };
 
-/* Steps the row under the store's lock. It doesn't ask for deaths there, because that takes system
-   calls, and other clients wait for the lock. */
+/* Steps the row, for the store's `update`, which holds the store's lock meanwhile. Doesn't look for
+   dead sessions: that takes system calls, and other clients wait for the lock. */
 static int step_in_place(void *arg, hf_row *row)
 {
     struct in_place *p = arg;
@@ -162,6 +168,7 @@ static int step_in_place(void *arg, hf_row *row)
     return p->out->changed;
 }
 
+/* As step_in_place, but only if the key was handed over to the event's request. */
 static int claim_in_place(void *arg, hf_row *row)
 {
     struct in_place *p = arg;
@@ -183,7 +190,8 @@ static void fill_in(const struct hf_port *port, struct hf_event *ev)
 
 /* Returns 1 if the row has to be read again after a write that the store has refused, because:
    - a session that the row names, and that isn't the event's, has died since the row was read;
-   - the store is away, and the event is a mark. Its work is done, and would be done again. */
+   - the store can't be reached, and the event is FINISH: without the marker the work, which is
+     done, would be done again. */
 static int reads_again(const struct hf_port *port, const struct hf_event *ev, int rc,
                        int64_t until_us, int *left)
 {
@@ -198,8 +206,8 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
                     hf_error *err)
 {
     int rc, mine = ev->maybe_done, conflicts = 0, again = 2;
-    int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
-    int64_t wrote_done_us = 0;  /* by the last such one */
+    int tried = ev->maybe_done; /* 1: a write that does what the event asks may have landed */
+    int64_t wrote_done_us = 0;  /* done_us of the last such write */
     int calm = port->drv->acquire ? NEWCOMER_CONFLICTS : NEWCOMER_CONFLICTS_ALONE;
     fill_in(port, ev);
     if (!known) {
@@ -222,12 +230,11 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         if (tried) own_effect(ev, row, wrote_done_us, out);
         if (unbound(ev, out)) return HF_UNBOUND;
         if (!out->changed) return 0;
-        /* The room is made before the write: after it, telling the caller about the row must not
-           fail. */
+        /* Makes room before the write: once the write is stored, copying the row for the caller
+           must not fail. */
         rc = hf_row_room(row, (size_t)next->n_holders + next->n_queue);
         if (rc) return no_memory(key, mine, err);
-        int does = out->answer != HF_ANS_GONE; /* otherwise the write only removes what was over
-                                                  anyway */
+        int does = out->answer != HF_ANS_GONE; /* 0: the write only removes what was over anyway */
         if (does && ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
         rc = write_row(port, key, ev, row, next, until_us, &mine, err);
         tried |= does && mine;
@@ -240,17 +247,16 @@ static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event 
         if (rc != HF_CONFLICT || ev->as_seen) return rc;
         conflicts++;
         if (port->caps.local) continue;
-        /* Other clients write faster than this one: the wait decides what to do (wait_advance.c).
-         */
+        /* Other clients write faster than this one. wait_advance.c decides what to do. */
         if (only_wants(ev, row) && conflicts > calm) return mine ? HF_UNKNOWN : HF_CONFLICT;
-        /* A holder, and a party in the queue, must get through. */
+        /* A holder and a party in the queue have to get through. */
         int must = ev->kind != HF_EV_TRY;
         if (conflicts <= (must ? MUST_CONFLICTS : TRY_CONFLICTS)) continue;
         /* A request for a key can fail; a release has to get through. */
         if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
         hf__pause(PAUSE_CONFLICT_US);
-        rc = read_row(port, key, ev, row, until_us,
-                      err); /* a cached row that old has been overtaken */
+        /* After the pause the row from the last conflict is too old. */
+        rc = read_row(port, key, ev, row, until_us, err);
         if (rc) return mine ? HF_UNKNOWN : rc;
     }
 }
@@ -262,9 +268,10 @@ static int updates(const struct hf_port *port)
     return port->caps.local && port->caps.local->update;
 }
 
-/* Returns 1 if the key was granted to a dead waiter, or if a free place may have been granted to no
-   waiter: because the first waiter is dead, or a holder is (which other waiters leave to the first
-   one). */
+/* Returns 1 if a dead party may keep the key from the waiters, after an update that asked for no
+   deaths: the key was granted to a dead waiter; or the first waiter is dead; or, after a
+   withdrawal, a holder is dead (the waiter that was withdrawn may have been the first, on which the
+   others rely to notice that). */
 static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row)
 {
     int handed = 0, gives_up = ev->kind == HF_EV_WITHDRAW;
@@ -277,8 +284,8 @@ static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const
     return hf__port_dead(port, &row->party[row->n_holders]);
 }
 
-/* Changes the row in place by a step. A waiter that is granted the key has been woken when this
-   returns; if it is dead, the next waiter is granted the key.
+/* Changes the row in place by a step. When this returns, a waiter that was granted the key has been
+   woken; if that waiter is dead, the next one has been granted the key.
    Returns: 1: a step was made; 0: there was nothing to step; or the error. */
 static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                   struct hf_event *ev, hf_row *row, struct hf_outcome *out, hf_error *err)
@@ -295,7 +302,8 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     if (ev->maybe_done) own_effect(ev, row, 0, out);
     if (!(out->changed || ev->kind == HF_EV_WITHDRAW) || !waits_for_dead(port, ev, row)) return 1;
     hf_row_init(&next);
-    /* If this fails, the waiters notice it themselves. What the caller asked for is done. */
+    /* If the promotion fails, the waiters notice the death themselves. The caller's event is done.
+     */
     cas_loop(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
     hf_row_clear(&next);
     return 1;
@@ -316,13 +324,12 @@ int hf__cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev
     /* A request for a key, and a promotion, have to know first which parties are dead. */
     if (!known && updates(port) && !ev->party && ev->kind != HF_EV_PROMOTE) {
         rc = update(port, key, step_in_place, ev, row, out, err);
-        return rc < 0 ? rc : 0; /* such a store has itself waited for as long as it may */
+        return rc < 0 ? rc : 0; /* not tried again: such a store loses no replies */
     }
     hf_row_init(&next);
     rc = cas_loop(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
-    /* The last failure says why. If a reply was lost before it, the outcome is unknown all the
-       same. */
+    /* The text is that of the last failure. The code is UNKNOWN if an earlier reply was lost. */
     if (rc < 0 && err) err->code = rc;
     return rc;
 }

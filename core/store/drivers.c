@@ -1,5 +1,5 @@
 /*
- * drivers.c - which drivers there are: the list of those built in, and the loader of modules.
+ * drivers.c - the list of the drivers that are built in, and the loader of modules. See drivers.h.
  */
 #include "drivers.h"
 
@@ -32,7 +32,7 @@ static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
 #undef X
 };
 
-/* For these schemes the message says "not installed" rather than "unknown". */
+/* For these schemes the message says "not installed" instead of "unknown scheme". */
 static const char *const known[] = {"sqlite",  "postgres",  "redis",   "rediss", "etcd", "etcds",
                                     "mongodb", "firestore", "mariadb", "nats",   "s3"};
 
@@ -44,7 +44,8 @@ enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32 };
 #define TEXT_OF(x) #x
 #define SYMBOL(x)  TEXT_OF(x)
 
-/* Modules stay loaded: a handle may point into one, and few of them survive being unloaded. */
+/* Modules stay loaded: a handle may point into one, and most client libraries don't survive being
+   unloaded. */
 struct loaded {
     struct loaded *next;
     const hf_driver *driver;
@@ -65,9 +66,8 @@ static const hf_driver *find_built_in(const char *scheme)
     return NULL;
 }
 
-/* Makes the hf_* functions of this library visible to modules, which look them up among the global
-   symbols. They aren't global if this library was loaded privately, as Node and Python load
-   extensions. */
+/* Makes the hf_* functions of this library global symbols, because modules look them up there. They
+   aren't global if the library was loaded privately, as Node and Python load extensions. */
 static void be_found(void)
 {
     const char *library = hf__own_library();
@@ -91,13 +91,14 @@ static int shortage(const char *path)
     return sys == EMFILE || sys == ENFILE || sys == ENOMEM ? sys : 0;
 }
 
-/* Loads the driver of a scheme from this file. NULL: *err says why. Under the lock. */
+/* Loads the driver of a scheme from the file `path`. Returns NULL if it can't; *err says why.
+   Called with `loading` locked. */
 static const hf_driver *load(const char *scheme, const char *path, hf_error *err)
 {
     for (const struct loaded *l = loaded; l; l = l->next)
         if (!strcmp(l->driver->name, scheme)) return l->driver;
     be_found();
-    /* A descriptor that the module opens while it is loaded stays above 2, too. */
+    /* While 0, 1 and 2 are occupied, descriptors that the module opens on loading are above 2. */
     unsigned held = hf__low_hold();
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     hf__low_free(held);
@@ -157,7 +158,7 @@ static void not_found(const char *scheme, const struct hf_module_dirs *d, hf_err
 static void before_fork(void) { pthread_mutex_lock(&loading); }
 static void after_fork(void) { pthread_mutex_unlock(&loading); }
 
-/* Lets the child of a fork load drivers, too. */
+/* Holds `loading` across each fork, so that the child can load drivers, too. */
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 const hf_driver *hf__driver(const char *scheme, hf_error *err)
@@ -199,8 +200,8 @@ static const char *contradiction(const hf_caps *c)
     return NULL;
 }
 
-/* Takes the query out of the URL that messages show. Which options there are only the driver knows,
-   so the value of a misspelt one may be a secret. */
+/* Takes the query out of the URL that messages show. Only the driver knows its options, so the
+   value of one that is misspelt may be a secret. */
 static void hide_query(hf_url *url) { url->safe[strcspn(url->safe, "?")] = 0; }
 
 int hf__resolve_url(const hf_driver *drv, hf_url *url, hf_error *err)
@@ -235,7 +236,8 @@ int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_m
     return why ? hf_fail(err, HF_INVALID, 0, "driver '%s': %s", drv->name, why) : rc;
 }
 
-/* Reads the scheme from a module's file name. Returns 0 if it isn't one. */
+/* Reads the scheme from a module's file name. Returns 0 if the file isn't a module, or is one of a
+   driver that is built in. */
 static int module_scheme(const char *file, char ret[SCHEME_CAP])
 {
     size_t head = sizeof HF_MODULE_HEAD - 1, tail = sizeof HF_MODULE_TAIL - 1, n = strlen(file);
@@ -259,7 +261,7 @@ static void see_modules(const struct hf_module_dirs *d, int i, see_fn *see, void
     for (int f = 0; f < n; f++) {
         char scheme[SCHEME_CAP], path[HF_MODULE_PATH + 64];
         hf_error err = {0, 0, ""};
-        /* The first directory that has it counts, as for opening. */
+        /* If several directories have the module, the first counts, as in hf__driver. */
         if (module_scheme(file[f]->d_name, scheme) &&
             !hf__find_module(d, i, scheme, path, sizeof path) &&
             hf__find_module(d, i + 1, scheme, path, sizeof path)) {

@@ -26,7 +26,7 @@ static int has_secret(const char *text, const hf_url *url)
     return url->password[0] || strcmp(was ? was : "", is ? is : "") != 0;
 }
 
-/* Checks that the URL can be for all users. A URL that can't be parsed is refused by its opening.
+/* Checks that the URL can be for all users. A URL that can't be parsed passes: hf_open refuses it.
  */
 static int check(const char *text, hf_error *err)
 {

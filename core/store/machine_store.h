@@ -9,10 +9,10 @@
 /* The file whose first line is the URL. */
 extern const char *hf__machine_file;
 
-/* Reads the URL. *ret is the caller's (free); NULL: there is no such file.
-   Returns 0; HF_INVALID: the file names no store, or one that can't be for all users; HF_DENIED: it
-   can't be read; HF_NOMEM. A file that is there is never passed over: with another store a program
-   would exclude no other. */
+/* Reads the URL. *ret is the caller's to free; NULL: there is no such file.
+   Returns: 0; HF_INVALID: the file names no store, or one that can't be for all users; HF_DENIED:
+   the file can't be read. A file that exists is never ignored: a program that used another store
+   would not exclude the other programs. */
 int hf__machine_url(char **ret, hf_error *err);
 
 #endif

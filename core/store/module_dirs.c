@@ -15,7 +15,7 @@
 #ifndef HF_MODULE_DIR
 #define HF_MODULE_DIR "/usr/lib/holdfast"
 #endif
-/* Relative to the prefix, as a program in its bin directory finds it. */
+/* The directory of libraries, relative to the installation's prefix. */
 #ifndef HF_LIBDIR
 #define HF_LIBDIR "lib"
 #endif
@@ -28,7 +28,7 @@ static void put_text(char *to, size_t cap, const char *from)
     to[n] = 0;
 }
 
-/* Cuts the last part off. */
+/* Removes the last component of a path. */
 static void up(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -41,7 +41,7 @@ static const char of_here;
 /* The loaded object that this code is part of. */
 struct object {
     const char *path; /* of a shared library, as long as it is loaded; NULL: the program itself */
-    int seen;         /* objects so far */
+    int seen;         /* how many objects were passed so far */
 };
 
 static int is_own(struct dl_phdr_info *info, size_t size, void *arg)
@@ -68,9 +68,9 @@ const char *hf__own_library(void)
     return own.path;
 }
 
-/* Finds the directory of this library. Returns 0 if the library is linked into a program: then the
-   directory is the program's. A set-user-id program has none, because its caller may have given it
-   another place by a hard link. */
+/* Finds the directory of the shared library, and returns 1. If the library is linked into a
+   program, finds the program's directory, and returns 0. `to` is empty in a set-user-id program:
+   its caller may have put the program elsewhere by a hard link. */
 static int own_dir(char to[HF_MODULE_PATH])
 {
     const char *library = hf__own_library();
@@ -92,15 +92,15 @@ static void add_dir(struct hf_module_dirs *d, int i, const char *base, const cha
         if (!strcmp(d->dir[other], d->dir[i])) d->dir[i][0] = 0;
 }
 
-/* Returns 1 if anybody may put files into the directory, so that modules in it can't be trusted. */
+/* Returns 1 if every user may put files into the directory: modules in it can't be trusted. */
 static int open_to_all(const char *dir)
 {
     struct stat s;
     return stat(*dir ? dir : "/", &s) || s.st_mode & S_IWOTH;
 }
 
-/* Returns 1 if this is the root of a Meson build, and has the same owner as its folder with the
-   program. */
+/* Returns 1 if `root` is the root of a Meson build, of the same owner as the program's directory in
+   it. */
 static int is_build(const char *root, const char *program_dir)
 {
     static const char *const parts[] = {"", "/build.ninja", "/meson-info"};
@@ -116,7 +116,7 @@ static int is_build(const char *root, const char *program_dir)
 
 void hf__module_dirs(struct hf_module_dirs *d)
 {
-    /* Not for a set-user-id program: the variable is its caller's. */
+    /* NULL in a set-user-id program, because its caller sets the variable. */
     const char *named = secure_getenv("HOLDFAST_DRIVERS");
     char own[HF_MODULE_PATH], prefix[HF_MODULE_PATH];
     memset(d, 0, sizeof *d);

@@ -1,6 +1,6 @@
 /*
- * port.c - a store in use: each call of its driver, with the clock read, the calls serialized and
- * counted. See port.h.
+ * port.c - the calls of a driver's operations. Each takes the store's clock from the reply, is
+ * serialized if need be, and is counted. See port.h.
  */
 #include "port.h"
 
@@ -8,8 +8,8 @@
 
 #include <time.h>
 
-/* Stores with hf_session_ops: a reading that is earlier by so much means that the clock was set
-   back. Up to that it is an old reply. */
+/* Stores with hf_session_ops: a reading that is earlier than the last one by more than this means
+   that the store's clock was set back. By less: it is from an old reply, and is ignored. */
 enum { COARSE_STEP_US = 10000000 };
 
 void hf__pause(int64_t us)
@@ -29,8 +29,8 @@ struct hf_time hf__port_now(struct hf_port *port)
     }
     pthread_mutex_lock(&port->mu);
     struct hf_time t = hf__clock_at(&port->clock, hf__local_us());
-    /* The store's clock as it was read, not extrapolated: revs are made from it, and all clients
-       use the store's value. */
+    /* The value that was read, not extrapolated: revs are made from it, and all clients have to use
+       the store's own values. */
     if (port->caps.sessions) t.lo_us = port->clock.lo_us;
     pthread_mutex_unlock(&port->mu);
     return t;
@@ -67,7 +67,7 @@ void hf__port_unlock(struct hf_port *port)
 }
 
 /* Begins a request: counts it, and locks the driver if its calls are serialized. Returns the local
-   time; 0 on a local store. */
+   time, for end(); 0 on a local store, which needs none. */
 static int64_t begin(struct hf_port *port)
 {
     /* Relaxed: a statistic. */
@@ -77,15 +77,17 @@ static int64_t begin(struct hf_port *port)
     return hf__local_us();
 }
 
-/* Notes how long an answered request took. Relaxed: two at the same time may count as one. */
+/* Adds the time of an answered request to the moving average. Relaxed: of two at the same moment
+   one may be left out. */
 static void note_trip(struct hf_port *port, int64_t us)
 {
     int64_t was = hf__port_round_trip_us(port);
     __atomic_store_n(&port->round_trip_us, was ? was + (us - was) / 8 : us + 1, __ATOMIC_RELAXED);
 }
 
-/* Notes the time of several replaces. Each of them took that long at most, as they may have waited
-   for each other. */
+/* Adds the time of several replaces to the average. No single one took longer, but each may have
+   been shorter, because they may have waited for each other. So a time above the average is left
+   out. */
 static void note_trip_of_many(struct hf_port *port, const hf_replace *item, size_t n, int64_t us)
 {
     size_t answered = 0;
@@ -102,7 +104,7 @@ static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
     if (clock_us) note_trip(port, hf__local_us() - sent_us);
 }
 
-/* The error for a required operation that the driver doesn't have yet. */
+/* Fills *err and returns the code, for a required operation that the driver lacks. */
 static int has_no(const struct hf_port *port, const char *operation, hf_error *err)
 {
     return hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': it has no '%s'", port->drv->name,
@@ -115,7 +117,7 @@ int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_err
     int64_t clock_us = 0, sent_us = begin(port);
     int rc = port->drv->get(port->st, key, row, &clock_us, err);
     end(port, sent_us, clock_us);
-    /* Without a clock no lease could be judged, and a wait would go on without end. */
+    /* Without a clock no lease would ever be over, and a wait would never end. */
     int clockless = !rc && !clock_us && !port->caps.local && !port->caps.sessions;
     return clockless ? hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': its 'get' tells no clock",
                                port->drv->name)
@@ -135,7 +137,7 @@ int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, 
 int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us)
 {
     for (size_t i = 0; i < n; i++) {
-        item[i].result = HF_UNKNOWN; /* what a driver doesn't say */
+        item[i].result = HF_UNKNOWN; /* stays for an item that the driver doesn't answer */
         item[i].clock_us = 0;
     }
     hf__port_asked(port, (int)n - 1);
@@ -143,7 +145,8 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
     int rc = port->drv->replace_many(port->st, item, n, until_us);
     hf__port_unlock(port);
     note_trip_of_many(port, item, n, hf__local_us() - sent_us);
-    /* The first reading bounds best how late it may be, the last one how early. */
+    /* Adds all readings: the earliest gives the best upper bound of the clock now, the latest the
+       best lower bound. */
     for (size_t i = 0; i < n; i++)
         if (item[i].clock_us) hf__port_clock(port, sent_us, item[i].clock_us);
     return rc;

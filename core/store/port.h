@@ -1,5 +1,6 @@
 /*
- * port.h - a store in use: the driver, and what the core knows of the store beside it.
+ * port.h - the port: an opened store with its driver, its clock and its counters. The core calls
+ * drivers through it.
  */
 #ifndef HF_PORT_H
 #define HF_PORT_H
@@ -9,39 +10,40 @@
 
 #include <pthread.h>
 
-/* A store in use: the driver, its clock as seen from here, and our session in it. */
 struct hf_port {
     const hf_driver *drv;
     hf_store *st;
     hf_caps caps;     /* of this store */
-    uint64_t session; /* 0: none */
+    uint64_t session; /* the handle's (hf_liveness_ops); 0: none */
     int64_t io_timeout_ms;
     int64_t closing_us;     /* local time at which hf_close or hf_close_begin began; 0: neither
                                did (atomic) */
     pthread_mutex_t serial; /* around calls, for stores without caps.threads */
     pthread_mutex_t mu;     /* protects clock */
     struct hf_clock clock;
-    int64_t round_trip_us; /* how long a request takes on average; 0: not known */
+    int64_t round_trip_us; /* how long a request takes on average; 0: not known (atomic) */
     uint64_t ops;          /* requests sent (atomic) */
 };
 
+/* Returns the store's clock at this moment. */
 struct hf_time hf__port_now(struct hf_port *port);
-/* Adds the requests that the driver has made by itself to the counts. */
+/* Counts requests that the driver has made by itself. */
 void hf__port_asked(struct hf_port *port, int times);
-/* Takes in the store's clock (0: none) from a reply that came just now to a request sent at
-   sent_us. */
+/* Adds a sample of the store's clock (0: none): a request was sent at local sent_us, and its reply,
+   which came just now, says clock_us. */
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
-/* Call these around each operation. They serialize the calls of a driver that doesn't allow several
-   threads. */
+/* Lock and unlock a driver that doesn't allow several threads at once; nothing for others. For
+   calls of the driver that don't go through a function below, which lock by themselves. */
 void hf__port_lock(struct hf_port *port);
 void hf__port_unlock(struct hf_port *port);
 
-/* These call the driver's operation, serialize the calls, take in the clock, and count. */
+/* These call the driver's operation of that name, take the store's clock from its reply, and count
+   the request. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur, hf_error *err);
-/* Only if the driver has `acquire`. If *row is a grant, it is the whole row. */
+/* Only if the driver has `acquire`. After a grant *row is complete. */
 int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party *party,
                      uint32_t may_queue, hf_row *row, hf_error *err);
 /* Only if the driver has `replace_many`. Returns 0, or why there was no connection. */
@@ -49,18 +51,19 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
 /* Only if the store has local operations with `update`. */
 int hf__port_update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                     void *arg, hf_row *row, hf_error *err);
-/* Returns how often the store's clock was set. Times that were computed by it must then be computed
-   again. */
+/* Returns how many times the store's clock was seen to be set. Then local times that were computed
+   from it are wrong, and must be computed again. */
 uint64_t hf__port_clock_jumps(struct hf_port *port);
-/* Returns how long a request to the store takes; 0: not known. */
+/* Returns how long a request to the store takes on average; 0: not known. */
 int64_t hf__port_round_trip_us(struct hf_port *port);
 
+/* Only if the driver has `enter`. */
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
                    const char *where, hf_error *err);
 /*
- * Shows each row whose key has the prefix, as the driver's scan does. `see` may take its time and
- * call the library: if calls of this driver are serialized, the rows are collected first and shown
- * when the store is free for other calls.
+ * Shows each row whose key has the prefix, as the driver's scan does. `see` may take long and call
+ * the library: if calls of this driver are serialized, the rows are collected first, and shown
+ * after the driver is unlocked.
  */
 int hf__port_scan(struct hf_port *port, const char *prefix,
                   int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,
@@ -69,10 +72,11 @@ int hf__port_scan(struct hf_port *port, const char *prefix,
 int hf__port_sync(struct hf_port *port, const hf_rowkey *key, hf_error *err);
 int hf__port_inspect(struct hf_port *port, void (*say)(void *arg, int ok, const char *text),
                      void *arg, hf_error *err);
-/* Returns 1 and the driver's warning, or 0: there is none. */
+/* Returns 1, with the driver's warning in `ret`; 0: there is none. */
 int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
 
-/* These make requests about sessions (caps.sessions), count them, and take in the clock. */
+/* These call make, keep, left and end of caps.sessions, and count the requests. lease_make also
+   takes the store's clock from the reply. */
 int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                         hf_error *err);
 int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us, int64_t *ret_ms,
@@ -80,12 +84,11 @@ int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us
 int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err);
 
-/* Returns 1: the session lives, or this store doesn't know deaths; 0: it is dead; negative: not
+/* Returns 1: the session lives, or the store has no hf_liveness_ops; 0: it is dead; negative: not
    known now. */
 int hf__port_alive(struct hf_port *port, uint64_t session);
 
-/* Returns 1 if the session of this party, as it was read, is known to be dead. May ask the
-   store. */
+/* Returns 1 if the session of this party of a row that was read is dead. May ask the driver. */
 int hf__port_dead(struct hf_port *port, const hf_party *p);
 
 /* Sleeps for a random time around `us` (half to one and a half). */

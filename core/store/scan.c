@@ -1,5 +1,5 @@
 /*
- * scan.c - what is asked of a store beside its rows: scan, inspect, sync, warning. See port.h.
+ * scan.c - the calls of a driver's scan, inspect, sync and warning. See port.h.
  */
 #include "port.h"
 
@@ -10,13 +10,13 @@
 
 /* ---- scan ---- */
 
-/* A row that was collected. */
+/* A row that is kept until the driver is unlocked. */
 struct kept {
     struct kept *next;
     hf_row row;
-    uint64_t hash; /* how many bytes of the key the driver has passed */
-    uint32_t len;
-    int damaged; /* shown as NULL */
+    uint64_t hash;
+    uint32_t len; /* as the driver gave it, like hash; `text` ends at the key's first NUL */
+    int damaged;  /* shown as NULL */
     char text[];
 };
 
@@ -44,7 +44,7 @@ static int keep(void *arg, const hf_rowkey *key, hf_row *row)
     return k->nomem;
 }
 
-/* Shows the rows until `see` has had enough, and frees all of them. */
+/* Shows the rows until `see` returns nonzero (`see` NULL: none), and frees all of them. */
 static void show(struct kept *first, int (*see)(void *arg, const hf_rowkey *key, hf_row *row),
                  void *arg)
 {

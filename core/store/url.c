@@ -4,14 +4,17 @@
  *     mem:NAME   file:   file:rel/path   file:/abs   file:///abs
  *     scheme://user:password@host:port/path?name=value&name=value
  *
- * Not quite RFC 3986, on purpose: '#' is an ordinary character (a fragment of a store means nothing
- * and must not be dropped in silence), '+' isn't a space, and an '@' after the host must be written
- * %40, because it is nearly always the end of a password with an unescaped '/' in it, which would
- * then be shown to everybody as a path. So must one behind a ':' where there is no host: there it
- * is nearly always "//" that is missing before user and password. Everything is percent-decoded
- * exactly once, and what isn't a character of text (NUL, controls) is refused, raw or encoded. A
- * host of several, "a:1,b:2", is left to the driver as it stands. No error quotes more than the
- * scheme: the rest may be secret.
+ * It differs from RFC 3986 on purpose:
+ *   - '#' is an ordinary character. A fragment means nothing for a store, and must not be dropped
+ *     in silence.
+ *   - '+' isn't a space.
+ *   - An '@' after the host must be written %40. An '@' there is nearly always the end of a
+ * password with an unescaped '/' in it, and part of the password would be shown as a path.
+ *   - An '@' behind a ':' in a URL without a host must be written %40, too. There "//" is nearly
+ *     always missing before user and password.
+ * Everything is percent-decoded exactly once. Control characters and NUL are refused, raw or
+ * encoded. A list of hosts, "a:1,b:2", is passed to the driver as it is. Errors quote no more than
+ * the scheme: the rest may be secret.
  */
 #include "drivers.h"
 
@@ -52,7 +55,7 @@ static int hex(char c)
 
 static int control(int c) { return c < 0x20 || c == 0x7f; }
 
-/* Percent-decodes once into `to`; returns what is wrong, or NULL. */
+/* Percent-decodes once into `to`. Returns what is wrong, or NULL. */
 static const char *decode(struct span s, char *to, size_t cap)
 {
     size_t n = 0;
@@ -78,7 +81,7 @@ static int scheme_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '-';
 }
 
-/* user:password@host:port */
+/* Splits "user:password@host:port". Returns what is wrong, or NULL. */
 static const char *split_authority(struct span a, struct parts *p)
 {
     for (const char *at = a.to; at > a.from; at--) {
@@ -152,8 +155,8 @@ static const char *parse_port(struct span s, int *ret)
     return port ? NULL : "port 0";
 }
 
-/* Returns 1 for an IPv6 address, also with a zone, as in fe80::1%25eth0. The resolver finds out
-   whether the zone exists. */
+/* Returns 1 for an IPv6 address, also with a zone (fe80::1%25eth0 in the URL). The resolver finds
+   out whether the zone exists. */
 static int is_ipv6(const char *host)
 {
     size_t n = strspn(host, "0123456789abcdefABCDEF:.");
@@ -167,7 +170,7 @@ static const char *check_host(const struct parts *p, const char *host)
     return strpbrk(host, "[]") && !strchr(host, ',') ? "brackets within the host" : NULL;
 }
 
-/* Takes one name=value off the query `rest`. */
+/* Takes the first name=value off the query `rest`. */
 static void next_pair(struct span *rest, struct span *name, struct span *value)
 {
     struct span pair = {rest->from, find(*rest, '&')};
@@ -178,8 +181,8 @@ static void next_pair(struct span *rest, struct span *name, struct span *value)
     rest->from = pair.to < rest->to ? pair.to + 1 : rest->to;
 }
 
-/* Returns 1 if the value is a path, or a name with an extension: "/etc/x", "./x", "client.pem". A
-   plain word may be a key itself. */
+/* Returns 1 if the value is surely a file's name: a path, or a name with an extension ("/etc/x",
+   "./x", "client.pem"). Any other word may be the secret itself. */
 static int is_file_name(const char *value)
 {
     const char *slash = strrchr(value, '/'), *dot = strrchr(slash ? slash : value, '.');
@@ -245,7 +248,8 @@ static void put_text(struct out *o, const char *text)
     put(o, (struct span){text, text + strlen(text)});
 }
 
-/* Writes the path as it stands, or without the secrets in it. */
+/* Writes the query: as it stands if no value in it may be secret, otherwise without those that may.
+ */
 static void put_query(struct out *o, struct span query)
 {
     struct span rest = query, name, value;
@@ -275,7 +279,8 @@ static const char *build_safe(const struct parts *p, char *to, size_t cap)
     put(&o, p->scheme);
     put_text(&o, p->has_authority ? "://" : ":");
     put(&o, p->user);
-    /* Secrets are left out, not replaced: this URL is passed on, and would bring a wrong one. */
+    /* Secrets are left out, not replaced by stars: children get this URL, and would take the stars
+       for the password. */
     if (p->has_user && (p->user.from < p->user.to || !p->has_password)) put_text(&o, "@");
     if (p->brackets) put_text(&o, "[");
     put(&o, p->host);
@@ -287,8 +292,8 @@ static const char *build_safe(const struct parts *p, char *to, size_t cap)
     return o.len < cap ? NULL : "it is too long";
 }
 
-/* Checks that hf_url_get can read every value, because hf_url_get can't say what is wrong with
-   one. */
+/* Checks that every value can be decoded, because hf_url_get can't say why one can't. Returns what
+   is wrong, or NULL. */
 static const char *check_query(struct span query)
 {
     char scratch[sizeof((hf_url *)0)->query];
@@ -334,8 +339,8 @@ int hf_url_parse(const char *text, hf_url *ret, hf_error *err)
     return 0;
 }
 
-/* Writes the path so that parsing gives the same path again. A control character, which no URL may
-   have, makes a URL that is refused, rather than another path. */
+/* Writes the path so that parsing gives the same path again. A path with a control character makes
+   a URL that parsing refuses. */
 static void put_path(struct out *o, const char *path, int has_host)
 {
     for (int no_at = has_host; *path; path++) {

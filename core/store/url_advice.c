@@ -1,5 +1,5 @@
 /*
- * url_advice.c - URLs as other programs write them, and what to write here. See url_advice.h.
+ * url_advice.c - the advice for each foreign scheme and option. See url_advice.h.
  */
 #include "url_advice.h"
 

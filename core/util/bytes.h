@@ -1,6 +1,5 @@
 /*
- * bytes.h - hashing and comparing keys without a call: they are short, and it is done for each
- * acquisition.
+ * bytes.h - inline functions that hash and compare keys. Each acquisition does both.
  */
 #ifndef HF_BYTES_H
 #define HF_BYTES_H
@@ -9,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The last bytes of a text (fewer than 8), followed by zeros. */
+/* Returns the `len` bytes at s (fewer than 8) as a number, its other bytes 0. */
 static inline uint64_t hf__tail(const char *s, size_t len)
 {
     uint64_t w = 0;
@@ -35,8 +34,9 @@ static inline int hf__same_bytes(const char *a, const char *b, size_t len)
     return hf__tail(a, len) == hf__tail(b, len);
 }
 
-/* FNV-1a over 8 bytes at a time with a final mix (splitmix64): short keys, no adversary (a
-   collision costs time in a chain, never correctness: keys are compared). */
+/* Hashes a key, as FNV-1a does but 8 bytes at a time, with the final mix of splitmix64. Not safe
+   against chosen keys: keys with one hash make a chain of a table longer, and are still told apart,
+   because the keys themselves are compared. */
 static inline uint64_t hf__hash(const char *text, size_t len)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325) ^ len, w;

@@ -24,8 +24,8 @@ static struct hf_deadline *meld(struct hf_deadline *a, struct hf_deadline *b)
     return a;
 }
 
-/* Makes one tree of the children of a node that is taken out: pairs first, then the pairs from the
-   last to the first, which keeps the cost of taking one out logarithmic in the long run. */
+/* Makes one tree of the children of a node that is taken out. It melds pairs, then the pairs from
+   the last to the first. So a removal costs O(log n), amortized. */
 static struct hf_deadline *meld_children(struct hf_deadline *child)
 {
     struct hf_deadline *pairs = NULL, *root = NULL;
@@ -74,8 +74,8 @@ void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t a
     hf__deadline_drop(all, d);
     d->at_us = at_us;
     d->nth = ++all->nth;
-    /* Deadlines that are set in the order in which they are due make a chain, whose first is taken
-       out without a look at the others. */
+    /* Nodes that are set in the order in which they are due make a chain, each the child of the one
+       before it. Taking out the first of a chain needs no comparison. */
     if (all->last && before(all->last, d))
         meld(all->last, d);
     else

@@ -1,10 +1,9 @@
 /*
- * deadlines.h - a priority queue of deadlines: what is due first is found without a look at the
- * others.
+ * deadlines.h - a priority queue of deadlines (a pairing heap).
  *
- * The nodes are members of what they belong to, so that nothing is allocated and nothing can fail
- * (a pairing heap). Of equal deadlines the one that was set first comes first. All zero, queue and
- * node are empty. The caller's mutex protects both.
+ * A node is a member of the caller's struct, so nothing is allocated and no call can fail. Of two
+ * equal deadlines the one that was set first comes first. A queue of zeros is empty; a node of
+ * zeros is in no queue. The caller's mutex protects both.
  */
 #ifndef HF_DEADLINES_H
 #define HF_DEADLINES_H
@@ -15,18 +14,18 @@
 struct hf_deadline {
     struct hf_deadline *child, *next, *prev; /* prev of a first child: its parent */
     int64_t at_us;
-    uint64_t nth; /* 0: it isn't in a queue */
+    uint64_t nth; /* the order in which nodes were set, from 1; 0: not in a queue */
 };
 
 struct hf_deadlines {
     struct hf_deadline *first; /* NULL: none is set */
-    struct hf_deadline *last;  /* the last that was set; NULL: it has been taken out */
+    struct hf_deadline *last;  /* the node that was set last; NULL: it has been taken out */
     size_t n;
-    uint64_t nth; /* how often one was set */
+    uint64_t nth; /* the `nth` of the node that was set last */
 };
 
-/* Sets the deadline, or changes it. A deadline that is set to the same time again keeps its turn.
- */
+/* Puts the node into the queue, or moves it to another time. A node that is set to the time that it
+   has already keeps its place among equal deadlines. */
 void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t at_us);
 /* Takes the node out, if it is in the queue. */
 void hf__deadline_drop(struct hf_deadlines *all, struct hf_deadline *d);

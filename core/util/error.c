@@ -1,5 +1,5 @@
 /*
- * error.c - codes, their names and texts, and how an error is told.
+ * error.c - the error codes with their names and texts, and hf_fail, which fills an hf_error.
  */
 #include "holdfast_driver.h"
 

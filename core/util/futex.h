@@ -1,6 +1,6 @@
 /*
- * futex.h - two things that the threads of one process sleep on, each a word of memory: a latch,
- * the lock for a few dozen instructions, and a wakeup.
+ * futex.h - two things that threads of one process sleep on: a latch, which is a lock that is held
+ * for a few dozen instructions, and a wakeup, which is a counter.
  */
 #ifndef HF_FUTEX_H
 #define HF_FUTEX_H
@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* True only while the process has one thread. Where the C library doesn't tell (glibc before 2.32,
-   musl), threads are always expected. */
+/* True only while the process has one thread. Always 0 where the C library doesn't tell (glibc
+   before 2.32, musl). */
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 32)
 #include <sys/single_threaded.h>
 #define HF_SINGLE_THREADED __libc_single_threaded
@@ -63,8 +63,8 @@ static HF_COLD int hf__latch_wake(hf__latch *word)
     return 0;
 }
 
-/* Takes the latch if it is free. Returns 0 if another thread has it. As in libc's mutex, a process
-   with one thread doesn't pay for atomicity. */
+/* Takes the latch if it is free. Returns 0 if another thread has it. A process with one thread
+   needs no atomic operation, as with libc's mutex. */
 static inline int hf__latch_at_once(hf__latch *word)
 {
     if (!HF_SINGLE_THREADED) return hf__latch_try(word);
@@ -102,14 +102,14 @@ static inline void hf__wakeup_post(struct hf__wakeup *b)
     if (atomic_load(&b->sleepers)) hf__futex(&b->word, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-/* Ends the present sleep, or the next one if no thread sleeps. */
+/* Ends every sleep that has begun, and makes the next one end at once. */
 static inline void hf__wakeup_interrupt(struct hf__wakeup *b)
 {
     atomic_store(&b->interrupted, 1);
     hf__wakeup_post(b);
 }
 
-/* Sleeps for `us` microseconds at most; may wake early. */
+/* Sleeps for `us` microseconds at most, while the counter is still `heard`. May return early. */
 static inline void hf__wakeup_sleep(struct hf__wakeup *b, uint32_t heard, int64_t us)
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};

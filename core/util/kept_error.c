@@ -8,15 +8,13 @@
 void hf__error_keep(hf_error **at, const hf_error *why)
 {
     if (*at || !why->code) return;
-    *at = malloc(sizeof **at); /* without memory the cause stays unknown */
+    *at = malloc(sizeof **at);
     if (*at) **at = *why;
 }
 
 void hf__error_clear(hf_error **at)
 {
-    if (!*at)
-        return; /* nearly every lock has none, and even a call of free that does nothing costs time
-                 */
+    if (!*at) return; /* the usual case; a call of free(NULL) would cost time */
     free(*at);
     *at = NULL;
 }

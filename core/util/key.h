@@ -1,12 +1,12 @@
 /*
- * key.h - texts that come from callers. (hf_key_make says which keys are legal.)
+ * key.h - checks of texts that come from callers. (hf_key_make checks keys.)
  */
 #ifndef HF_KEY_H
 #define HF_KEY_H
 
-const char *hf__owner_wrong(const char *owner); /* Returns NULL if the text is a legal owner (or
-                                                   NULL: none is named), else what is wrong with it.
-                                                   */
-void hf__clean_utf8(char *text);                /* what isn't UTF-8 becomes '?' */
+/* Returns what is wrong with the name of an owner. NULL: it is legal, or `owner` is NULL. */
+const char *hf__owner_wrong(const char *owner);
+/* Replaces each byte that isn't part of valid UTF-8 by '?'. */
+void hf__clean_utf8(char *text);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * key_marks.h - a bitmap of the keys that have events: a bit for each of 65,536 values of a key's
- * hash, and a bit for each 64 of those, so that few of many are found without a walk.
+ * key_marks.h - a bitmap of the keys that have events: a bit (`leaf`) for each of 65,536 values of
+ * a key's hash, and a bit (`some`) for each 64 of those, so that a reader skips what isn't marked.
  *
- * Any number of threads and processes mark; one at a time takes. A mark that was made before a
- * wakeup is found after that wakeup: a key's bit is set first, then the bit that leads to it, and
- * they are taken in the other order.
+ * Any number of threads and processes mark keys; one thread at a time takes the marks. A mark that
+ * was made before a wakeup is found after that wakeup: a writer sets the bit in `leaf` first, then
+ * the bit in `some`, and the reader clears them in the opposite order.
  */
 #ifndef HF_KEY_MARKS_H
 #define HF_KEY_MARKS_H
@@ -15,26 +15,29 @@
 #include <stdint.h>
 
 enum { HF_MARK_VALUES = 1 << 16, HF_MARK_LEAVES = HF_MARK_VALUES / 64 };
-enum { HF_MARKS_FROM = 64 }; /* with fewer waits than this no marks are made, and all waits look */
+enum {
+    HF_MARKS_FROM = 64
+}; /* a handle with fewer waits makes no marks: an event of any key makes
+      all its waits look at their rows */
 
 struct hf__key_marks {
     _Atomic uint64_t some[HF_MARK_LEAVES / 64], leaf[HF_MARK_LEAVES];
 };
 
-/* The marks that were taken and not returned yet. All zero: none. */
+/* The marks that the reader has taken from the bitmap and not returned yet. All zero: none. */
 struct hf__mark_reader {
     uint64_t some, leaf;
     uint32_t at_some, at_leaf; /* at_some: the index of the word of `some`, plus 1 */
 };
 
-/* A wakeup that many waits share, as its only reader has seen it. All zero at first. */
+/* How far its only reader has read a wakeup that many waits share. All zero at first. */
 struct hf__marked_wakeup {
     struct hf__mark_reader reader;
     uint32_t counted; /* the count at the last event, while there were no marks */
     int all;          /* 1: the next event is about every key */
 };
 
-/* A macro, so that the tests of the shared-memory code see each access. */
+/* Does nothing here. The tests of the shared-memory code define it to see each access. */
 #ifndef HF_MARK_SEEN
 #define HF_MARK_SEEN(p, how) ((void)0)
 #endif
@@ -74,8 +77,9 @@ static inline int hf__next_mark(struct hf__key_marks *m, struct hf__mark_reader 
     return 1;
 }
 
-/* Reads the next event of a wakeup whose count is `counted`: from its marks; without marks (NULL)
-   one event about every key if the count has changed. */
+/* Reads the next event of a wakeup whose counter is at `counted`. With marks: the next marked hash.
+   Without (m is NULL): one event about every key, if the counter has changed.
+   Returns 1: *ret is an event; 0: there is none. */
 static inline int hf__wakeup_event(struct hf__marked_wakeup *b, struct hf__key_marks *m,
                                    uint32_t counted, hf_key_event *ret)
 {

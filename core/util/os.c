@@ -20,8 +20,9 @@ static int64_t read_us(clockid_t clock)
 
 int64_t hf__local_us(void) { return read_us(CLOCK_BOOTTIME); }
 
-/* There is no coarse CLOCK_BOOTTIME. Its distance from CLOCK_MONOTONIC changes in suspend only; it
-   is measured again once a second. */
+/* There is no coarse CLOCK_BOOTTIME: hf__local_rough_us adds the distance between CLOCK_BOOTTIME
+   and CLOCK_MONOTONIC to CLOCK_MONOTONIC_COARSE. The distance changes in a suspend only, and is
+   measured again once a second. */
 static int64_t measured_us, distance_us;
 
 static HF_COLD void measure(int64_t coarse_us)
@@ -54,8 +55,8 @@ void hf__thread_condition(pthread_cond_t *cond)
     pthread_condattr_destroy(&attr);
 }
 
-/* Waits for the condition, or until local_us. After a suspend it may wait longer, because
-   CLOCK_MONOTONIC stands still meanwhile. */
+/* Waits for the condition, or until local_us. If the machine is suspended meanwhile, the wait is
+   longer by the suspend, in which CLOCK_MONOTONIC stands still. */
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
 {
     if (local_us == INT64_MAX) {
@@ -114,8 +115,8 @@ int hf__fd_above(int fd)
     return high;
 }
 
-/* Occupies the free descriptors up to 2 by O_PATH descriptors, which can be neither read nor
-   written: EBADF, as with a closed one. Returns which it has occupied. */
+/* Occupies the closed descriptors up to 2 by O_PATH descriptors, on which reads and writes fail
+   with EBADF, as on a closed one. Returns the set of them, a bit for each. */
 unsigned hf__low_hold(void)
 {
     unsigned held = 0;
@@ -129,7 +130,7 @@ unsigned hf__low_hold(void)
     return held;
 }
 
-/* Frees the descriptors of hf__low_hold, except those that the program has replaced meanwhile
+/* Closes the descriptors of hf__low_hold, except those that another thread has replaced meanwhile
    (dup2). */
 void hf__low_free(unsigned held)
 {
@@ -152,7 +153,7 @@ int hf__open_at(int dir, const char *path, int flags, unsigned mode)
     int fd = dir == AT_FDCWD ? open(path, flags | O_CLOEXEC, mode)
                              : openat(dir, path, flags | O_CLOEXEC, mode);
     hf__low_free(held);
-    /* Needed if the hold failed, or if another thread has closed one of them meanwhile. */
+    /* `fd` may still be 0, 1 or 2, if hf__low_hold failed or another thread has closed one. */
     return hf__fd_above(fd);
 }
 

@@ -1,8 +1,8 @@
 /*
- * os.h - the only place that asks the system for time, timers, conditions, randomness and
- * descriptors: in the core, and in the kit for drivers. Times are in microseconds.
+ * os.h - the system's clocks, timers, randomness and descriptors. The core and the drivers' kit ask
+ * the system for these by os.h only. Times are in microseconds.
  *
- * Thread safety: all functions by any thread.
+ * Any thread may call any function.
  */
 #ifndef HF_OS_H
 #define HF_OS_H
@@ -23,41 +23,47 @@ static inline void hf__explicit_bzero(void *at, size_t len)
 #define explicit_bzero hf__explicit_bzero
 #endif
 
-/* Code that is seldom needed stays out of the fast path, with its registers and its stack. */
+/* For functions that the fast path seldom calls: not inlined, they cost it neither registers nor
+   stack. */
 #define HF_APART __attribute__((noinline))
 #define HF_COLD  __attribute__((cold, noinline))
 
-int64_t hf__local_us(void); /* CLOCK_BOOTTIME: goes on in suspend, never steps */
-/* The same as of the kernel's last tick (10 ms ago at most; within a second of a suspend by more),
-   at a quarter of the price. Never ahead of hf__local_us. May step back a little. */
+/* Returns the local time, CLOCK_BOOTTIME: it goes on in suspend and never steps. */
+int64_t hf__local_us(void);
+/* Returns hf__local_us() as of the kernel's last tick, at a quarter of the cost. It is at most 10
+   ms behind (more in the first second after a suspend), never ahead, and may step back a little. */
 int64_t hf__local_rough_us(void);
-/* The time of day, since 1970. It steps when it is set: only for a store whose clock it is, or to
-   start a clock. */
+/* Returns the time of day since 1970. It steps when somebody sets it, so the core doesn't use it.
+   Drivers do: as the clock of a store that has none, and where a server asks for a date. */
 int64_t hf__day_us(void);
 /* Fills `to` with random bytes from the system; ends the process if there are none. */
 void hf__random(void *to, size_t len);
-/* A condition whose waits end at a local time (INT64_MAX: never). A wait may end early: the caller
-   looks at what it waits for, and at the clock, again. */
+/* Initializes a condition for hf__cond_until. */
 void hf__thread_condition(pthread_cond_t *cond);
+/* Waits for the condition, until local_us at the latest (INT64_MAX: no limit). May return early:
+   the caller checks again what it waits for, and the clock. Called with the mutex locked. */
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
-unsigned hf__fork_generation(void); /* a number that changes in the child of a fork */
-extern unsigned hf__forks;          /* the same number, without a call, once hf__fork_generation was
-                                       called */
+/* Returns a number that is another one in the child of a fork. */
+unsigned hf__fork_generation(void);
+/* The same number, to be read without a call. Valid after the first hf__fork_generation(). */
+extern unsigned hf__forks;
 
 /*
- * Descriptors 0, 1 and 2 are not ours, even while they are closed: what the program prints would
- * land in what is opened there. Every descriptor that this project opens comes from here.
+ * The library never uses descriptors 0, 1 and 2, even if the program has closed them: what the
+ * program prints would land in what is opened there. Every descriptor of this project comes from
+ * these functions.
  *
- * hf__fd_above: takes the result of socket, eventfd, dup and their kind over. Returns it, or a
- * duplicate of it that is above 2 and closed on exec; the low one is closed then. -1 (errno says
- * why) if `fd` is negative or no duplicate could be made: nothing is left open.
+ * hf__fd_above: takes over the result of socket, eventfd, dup and their kind. Returns `fd` itself
+ * if it is above 2. Otherwise closes it, and returns a duplicate that is above 2 and closed on
+ * exec. Returns -1 (errno says why) if `fd` is negative or can't be duplicated: nothing is left
+ * open.
  *
  * hf__open, hf__open_at (as openat), hf__fopen (for reading): always closed on exec; not even for a
  * moment at 0, 1 or 2. Return the descriptor or the stream, or -1 or NULL and errno.
  *
- * hf__low_hold: holds 0, 1 and 2 where they are closed, for a library that opens descriptors of
- * its own; what is read from or written to them fails with EBADF as if they were closed. Keep it
- * short. Returns the set held, for hf__low_free, which keeps errno.
+ * hf__low_hold: occupies those of 0, 1 and 2 that are closed, while another library opens
+ * descriptors of its own. Reads and writes on them fail with EBADF, as if they were closed. Hold
+ * them only briefly. Returns the set that was occupied, for hf__low_free, which keeps errno.
  */
 int hf__fd_above(int fd);
 int hf__open(const char *path, int flags, unsigned mode);

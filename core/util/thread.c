@@ -11,8 +11,9 @@
 int hf__start_thread(void *arg, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err)
 {
     if (*runs) return 0;
-    /* The caller's signals stay the caller's. A fault of the thread's own can't be put off:
-       blocked, it would kill the process past any handler (the command has one for SIGBUS). */
+    /* The new thread blocks signals, so that the program's own threads get them. SIGBUS and SIGSEGV
+       stay open: while they are blocked, a fault of the thread would kill the process without
+       calling its handler (the command has one for SIGBUS). */
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);

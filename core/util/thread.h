@@ -1,5 +1,5 @@
 /*
- * thread.h - threads of the library.
+ * thread.h - starts a thread of the library.
  */
 #ifndef HF_THREAD_H
 #define HF_THREAD_H
@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-/* Starts a thread that runs body(arg), unless *runs is 1 already. Returns 0: it runs, and *runs is
-   1; else why it can't be started. */
+/* Starts a thread that runs body(arg), unless *runs is 1 already.
+   Returns 0: the thread runs, and *runs is 1. HF_NOMEM: it can't be started; *err says why. */
 int hf__start_thread(void *arg, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
 
 #endif
