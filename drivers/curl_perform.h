@@ -1,13 +1,15 @@
 /*
- * curl_perform.h - one request of libcurl, inside of the gate of kit/fork_gate.h.
+ * curl_perform.h - makes one request with libcurl. While it waits for the network, another thread
+ * can fork (kit/fork_gate.h).
  */
 #ifndef HF_CURL_PERFORM_H
 #define HF_CURL_PERFORM_H
 
 #include <curl/curl.h>
 
-/* Makes a request as curl_easy_perform does, but leaves the gate while it waits. The caller is
-   inside. *multi is kept for the next request; NULL: it is made. */
+/* Makes a request as curl_easy_perform does. The caller is inside the fork gate; this function
+   leaves the gate only while it waits for the network. If *multi is NULL, it is made. The caller
+   keeps it for the next request, and frees it by curl_multi_cleanup. */
 CURLcode hf__curl_perform(CURLM **multi, CURL *easy);
 
 #endif

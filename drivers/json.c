@@ -1,12 +1,14 @@
 /*
  * json.c - see json.h.
  *
- * jansson's reader collects the characters of a token in a buffer that grows, and doesn't notice
- * when that fails: the characters are missing, from a text or a number, or it is the quote that
- * ends a text, and it reads beyond its memory. The buffer is kept from one token to the next, so
- * the text is put into an array behind a text that is longer than any token can be. The quote that
- * ends that one is handed out by itself, and only if none of its bytes has brought ENOMEM. So it is
- * read only if there was room for all of it; the buffer doesn't have to grow after it.
+ * jansson's reader collects the characters of a token in a buffer that grows. If the buffer can't
+ * grow, the reader doesn't notice. Then characters of a string or a number are missing; or the
+ * quote that ends a string is missing, and the reader reads beyond its buffer.
+ *
+ * jansson keeps the buffer from one token to the next. So the JSON to be read is given to it as the
+ * second element of an array: ["FILLER", JSON]. FILLER is longer than any token of the JSON. Its
+ * closing quote and the JSON are given to jansson only if errno isn't ENOMEM after all of FILLER
+ * was read. Then the buffer has room for every token, and doesn't have to grow any more.
  */
 #include "json.h"
 
@@ -32,7 +34,7 @@ struct feed {
     size_t filler;
 };
 
-/* Returns an upper bound of the length of the text's tokens, each with the byte after it. */
+/* Returns an upper bound of the length of the text's longest token, with the byte after it. */
 static size_t longest(const char *text, size_t len)
 {
     size_t from = 0, most = 0;
@@ -47,7 +49,7 @@ static size_t longest(const char *text, size_t len)
 static size_t give(void *to, size_t cap, void *arg)
 {
     struct feed *f = arg;
-    /* there was no memory: -1 ends the reading with an error */
+    /* the buffer had no room for the filler: -1 makes jansson stop with an error */
     if (f->now == 1 && errno == ENOMEM) return (size_t)-1;
     if (f->now == 1 && f->filler) {
         size_t n = f->filler < cap ? f->filler : cap;
@@ -67,7 +69,8 @@ static size_t give(void *to, size_t cap, void *arg)
 
 json_t *hf__json_read(const char *text, size_t len, size_t flags, int *ret_nomem)
 {
-    /* The buffer grows at powers of two; not at the quote that ends the filler. */
+    /* The buffer's sizes are powers of two. The filler ends halfway between two of them, so the
+       buffer doesn't have to grow for the quote that ends the filler. */
     size_t filler = 24, need = longest(text, len);
     while (filler < need) filler *= 2;
     struct feed f = {{{"[\"", 2}, {"\",", 2}, {text, len}, {"]", 1}}, 0, filler - 2};
@@ -100,7 +103,7 @@ static char *read_all(int fd, size_t *ret_len)
             errno = sys;
             return NULL;
         }
-        if (!n) break; /* the file was cut meanwhile */
+        if (!n) break; /* the file was truncated since fstat */
         len += (size_t)n;
     }
     *ret_len = len;

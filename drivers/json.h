@@ -11,8 +11,9 @@
 
 /*
  * Reads the text as json_loadb would with `flags` (JSON_ALLOW_NUL, JSON_REJECT_DUPLICATES). Returns
- * the array or object, to be json_decref'ed. NULL: the text is none, or *ret_nomem is 1. The result
- * is always whole, whereas json_loadb leaves out characters if there is no memory for them.
+ * the array or object, to be json_decref'ed. NULL: the text is neither; or memory ran out, and
+ * *ret_nomem is 1. The result is always whole, whereas json_loadb leaves out characters if there is
+ * no memory for them.
  */
 json_t *hf__json_read(const char *text, size_t len, size_t flags, int *ret_nomem);
 

@@ -1,22 +1,23 @@
 /*
  * mem.c - mem:NAME, the store in one process's memory, for threads.
  *
- * Here are the rows; stores by name in mem_tables.c, wakeups and sessions in mem_wakeups.c.
+ * This file has the rows, mem_tables.c the stores by name, mem_wakeups.c wakeups and sessions.
  *
- * A hash table in shards, each under a latch of its own that is held only while a row is copied in
- * or out. Nothing is handed out by pointer. An idle key costs nothing: a row with nobody in it and
- * no marker is dropped in the write that makes it so (a shard keeps the memory of the last one
- * where it is, which counts for nothing). That must not let tokens fall, so a shard remembers the
- * highest rev it ever dropped (`floor`), and whatever is made anew in it is above that; a store
- * that is freed leaves its floor to those that this process makes later.
+ * The rows are in a hash table of shards. Each shard has a latch, which a thread holds only while
+ * it copies a row in or out. Callers get copies of rows, never pointers to them.
  *
- * The clock is CLOCK_BOOTTIME plus an offset, fixed when it is first asked for, that makes it about
- * the time of day: so that the tokens of a later process are above those of this one (unless a key
- * was granted more often than once a microsecond ever since; the floor is for this process only).
+ * An idle key needs no memory: a write that leaves a row without parties and without a marker
+ * deletes the row. Tokens must not fall after that. So each shard remembers the highest rev that it
+ * has deleted (`floor`), and a new row gets a greater one. The floor of a store that is freed
+ * becomes the least floor of the stores that this process makes later.
  *
- * `acquire` with no lease reads a cheaper clock (hf__local_rough_us: behind by up to a tick of the
- * kernel). All that comes of it is since_us, which is for people, and the rev, for which the
- * shard's floor and the row's own rev are what counts.
+ * The clock is CLOCK_BOOTTIME plus an offset that makes it about the time of day. The offset is set
+ * when the process opens its first store. So the tokens of a later process are above those of this
+ * one, unless a key was granted more than once a microsecond for long.
+ *
+ * A request without a lease reads a cheaper clock, which is late by up to a tick of the kernel
+ * (hf__local_rough_us). It only sets since_us, which is shown to people, and the rev, which is
+ * above the floor and the row's former rev in any case.
  */
 #include "drivers.h"
 #include "grant.h"
@@ -46,7 +47,8 @@ static int no_memory(const char *what, const hf_rowkey *key, hf_error *err)
     return hf_fail(err, HF_NOMEM, 0, "mem: %s '%s': out of memory", what, key->text);
 }
 
-/* Copies the present row to the caller. Under the shard's lock. Returns 0 or HF_NOMEM. */
+/* Copies the present row of the key to *to. The caller holds the shard's latch. Returns 0 or
+   HF_NOMEM. */
 static int copy_now(const struct shard *s, const hf_rowkey *key, hf_row *to)
 {
     const hf_row *now = row_of(s, *find(s, key));
@@ -69,8 +71,9 @@ static int disposable(const hf_row *row)
     return !row->n_holders && !row->n_queue && !row->done_us;
 }
 
-/* Stores the row in the cell `c` of its key. Under the shard's lock. Returns 0; HF_CONFLICT:
-   another row is there, or none; HF_NOMEM. */
+/* Stores `row` in `c`, the key's cell (NULL: it has none); deletes the key's row if `row` is NULL.
+   Notes in *rings which waiters have to be woken. The caller holds the shard's latch. Returns 0;
+   HF_CONFLICT: the key's rev isn't `seen`, or the new rev isn't above the floor; HF_NOMEM. */
 static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint64_t seen,
                      const hf_row *row, struct rings *rings)
 {
@@ -83,7 +86,8 @@ static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint
         return 0;
     }
     if (!was) {
-        /* The writer can't know this shard's floor: it gets a free row whose rev is the floor. */
+        /* The writer can't know this shard's floor. If its rev isn't above the floor, it gets a
+           conflict with a free row whose rev is the floor. */
         int late = row->rev <= s->floor;
         c = add(s, key, c);
         if (!c) return HF_NOMEM;
@@ -95,7 +99,7 @@ static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint
     return 0;
 }
 
-/* Called with the latch, which is released. */
+/* Replaces the row. The caller holds the latch of the key's shard; this function releases it. */
 static HF_APART int replace_latched(hf_store *st, const hf_rowkey *key, uint64_t seen,
                                     const hf_row *row, hf_row *cur, hf_error *err)
 {
@@ -125,8 +129,8 @@ static HF_APART int drop_latched(struct shard *s, struct cell *c, uint64_t floor
     return hf__latch_unlock(&s->latch);
 }
 
-/* The fast path of the most frequent write: the row becomes empty, so no waiter is woken, and its
-   memory may stay. */
+/* The most frequent write is a release that leaves the row empty. It has a fast path here: no
+   waiter has to be woken, and the cell can stay where it is as the shard's `idle` one. */
 static int mm_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
@@ -162,15 +166,15 @@ static HF_APART int mm_update(hf_store *st, const hf_rowkey *key,
             return changed;
         }
         if (changed) rc = write_row(s, *find(s, key), key, seen, row, &rings);
-    } while (rc == HF_CONFLICT); /* the shard has dropped a row with a later rev */
+    } while (rc == HF_CONFLICT); /* the new rev wasn't above the floor: step again from there */
     hf__latch_unlock(&s->latch);
     if (rc) return no_memory("update", key, err);
     hf__mm_ring_all(&rings);
     return 0;
 }
 
-/* Releases the latch. `was`: the row that excludes the request; NULL: there is no memory for
-   a row. */
+/* Refuses an acquire, and releases the shard's latch. `was` is the row that excludes the request:
+   HF_CONFLICT, with a copy in *cur. NULL: there is no memory for a row: HF_NOMEM. */
 static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const hf_row *was,
                                   hf_row *cur, hf_error *err)
 {
@@ -179,7 +183,7 @@ static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const h
     return rc == HF_NOMEM ? no_memory("acquire", key, err) : rc;
 }
 
-/* This store's acquire only grants: where a row is memory, waiters enter the queue by an update. */
+/* Only grants. Waiters enter the queue by mm_update, which is as fast here: a row is memory. */
 static int mm_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
@@ -201,8 +205,8 @@ static int mm_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     return hf__latch_unlock(&s->latch);
 }
 
-/* Copies the shard's keys with the prefix, each NUL-terminated, to *ret, which is to be freed
-   (NULL: none). */
+/* Copies the shard's keys that have the prefix, each NUL-terminated, to *ret, which the caller
+   frees (NULL: none). Takes the latch. */
 static int list_keys(struct shard *s, const char *prefix, char **ret, size_t *ret_len)
 {
     size_t len = strlen(prefix), total = 0;
@@ -244,7 +248,8 @@ static int scan_keys(hf_store *st, const char *keys, size_t len, see_fn *see, vo
     return rc;
 }
 
-/* The keys of a shard are listed under its lock, then read one by one: `see` may write. */
+/* Lists the keys of each shard under its latch, then reads their rows one by one without it,
+   because `see` may write. */
 static int mm_scan(hf_store *st, const char *prefix, see_fn *see, void *arg, int64_t *ret_clock_us,
                    hf_error *err)
 {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { RINGS = 32 }; /* how many wakeups are collected before they are made */
+enum { RINGS = 32 }; /* how many wakeups are collected before they are posted */
 
 struct rings {
     struct table *table;
@@ -20,7 +20,7 @@ struct rings {
     } who[RINGS];
 };
 
-/* Makes the wakeups that were collected (mem_wakeups.c). */
+/* Posts the collected wakeups, and empties the list. Takes table->mu (mem_wakeups.c). */
 void hf__mm_ring_all(struct rings *r);
 
 static inline void note_ring(struct rings *r, const hf_party *p)
@@ -29,8 +29,9 @@ static inline void note_ring(struct rings *r, const hf_party *p)
     r->who[r->n++] = (struct ring){p->session, p->wakeup};
 }
 
-/* Returns 1 if the head of the queue has to plan its look anew: the end of the hold has changed, or
-   the head has, which planned to look at the same end a little later than the former head. */
+/* Returns 1 if the first waiter has to be woken, to plan its next look again: the earliest end of
+   the holders has changed, or another waiter is the first now. (A waiter further back looks a
+   little later after that end than the first one, so its old plan is late.) */
 static inline int plans_anew(const hf_row *was, const hf_row *now)
 {
     if (!now->n_queue) return 0;
@@ -39,8 +40,9 @@ static inline int plans_anew(const hf_row *was, const hf_row *now)
            (end && memcmp(was->party[was->n_holders].id, now->party[now->n_holders].id, 16) != 0);
 }
 
-/* Notes every party that holds in `now` but waited in `was`. Both keep their order, so the search
-   starts where the last one ended. */
+/* Notes the wakeup of every party that holds in `now` but waited in `was`, and of the first waiter
+   if it plans anew. Parties keep their order from `was` to `now`, so the search for a party starts
+   where the last one was found. */
 static inline void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
 {
     uint32_t all = was->n_holders + was->n_queue, at = 0;

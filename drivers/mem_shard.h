@@ -1,7 +1,7 @@
 /*
- * mem_shard.h - the cells of a part of the store in memory (mem.c): rows by key, under a latch. A
- * row that is dropped leaves its memory to the next one; one of them, of a short key, stays where
- * it was.
+ * mem_shard.h - a shard of the store in memory (mem.c): cells, each with a key and its row, under
+ * one latch, which the caller of these functions holds. The cells of deleted rows are used again: a
+ * few are spare, and one stays in its bucket (`idle`).
  */
 #ifndef HF_MEM_SHARD_H
 #define HF_MEM_SHARD_H
@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    SHARDS = 64, /* a hash table, by the low bits of a key's hash */
+    SHARDS = 64, /* the low bits of a key's hash choose its shard */
     SHARD_BITS = 6,
     FEWEST_BUCKETS = 16,
     SPARE_CELLS = 32, /* kept in each shard, so that the usual case allocates nothing */
@@ -26,7 +26,7 @@ struct cell {
     struct cell *next;
     uint64_t hash;
     uint32_t len;
-    char *key; /* small, or allocated */
+    char *key; /* `small`, or allocated */
     hf_row row;
     char small[SMALL_KEY];
 };
@@ -34,10 +34,10 @@ struct cell {
 struct shard {
     _Alignas(CACHE_LINE) hf__latch latch;
     uint32_t n, buckets, n_spare;
-    uint64_t floor; /* at least every rev that was dropped here */
+    uint64_t floor; /* at least the rev of every row that was deleted here */
     struct cell **bucket;
     struct cell *spare;
-    struct cell *idle; /* the cell of the row that was dropped last: it has no row, but stays in its
+    struct cell *idle; /* the cell of a row that was deleted: it counts as no row, but stays in its
                           bucket, for a key that is acquired again and again. NULL: none */
 };
 
@@ -66,7 +66,7 @@ static inline void resize(struct shard *s, uint32_t buckets)
 {
     struct cell **old = s->bucket, **fresh = calloc(buckets, sizeof(struct cell *));
     uint32_t n = s->buckets;
-    if (!fresh) return; /* longer chains, nothing worse */
+    if (!fresh) return; /* the old table does, with longer chains */
     s->bucket = fresh;
     s->buckets = buckets;
     for (uint32_t i = 0; i < n; i++)
@@ -86,7 +86,7 @@ static inline void free_cell(struct cell *c)
     free(c);
 }
 
-/* Empties a row that is new or was disposable, and gives it the floor as its rev. */
+/* Makes the row of a new or idle cell an empty one whose rev is the floor. */
 static inline void begin(const struct shard *s, hf_row *row)
 {
     row->rev = s->floor;
@@ -122,8 +122,8 @@ __attribute__((unused)) static HF_APART struct cell *new_cell(struct shard *s, c
     return c;
 }
 
-/* Returns a cell for the key, with an empty row of rev `floor`. `c`: the cell without a row that
-   `find` has found. NULL: out of memory. */
+/* Returns a cell for the key, with an empty row whose rev is the floor. `c` is what `find` has
+   found: the idle cell, or NULL. Returns NULL if memory runs out. */
 static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cell *c)
 {
     if (!c) return new_cell(s, key);
@@ -137,7 +137,7 @@ static inline int is_small(const struct cell *c)
     return c->key == c->small && c->row.party == c->row.inl;
 }
 
-/* Takes a cell out of its bucket. Its memory is kept for another key, or freed. */
+/* Takes a cell out of its bucket, and keeps it as a spare one or frees it. */
 static inline void take_out(struct shard *s, struct cell *c)
 {
     struct cell **at = bucket_of(s, c->hash);
@@ -160,8 +160,8 @@ static inline void raise_floor(struct shard *s, uint64_t floor)
     if (floor > s->floor) s->floor = floor;
 }
 
-/* Keeps the cell of a deleted key in its bucket as `idle`, if no cell is kept yet. Returns 1 if it
-   does. */
+/* Makes the cell of a deleted row the idle one, if the shard has none and the cell is small.
+   Returns 1 if it does. */
 static inline int rests(struct shard *s, struct cell *c)
 {
     if (s->idle || !is_small(c)) return 0;
@@ -169,7 +169,7 @@ static inline int rests(struct shard *s, struct cell *c)
     return 1;
 }
 
-/* Deletes the key's row. */
+/* Deletes the row in the cell `c`. `floor` is at least the row's rev. */
 static inline void drop(struct shard *s, struct cell *c, uint64_t floor)
 {
     struct cell *last = s->idle;

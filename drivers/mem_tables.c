@@ -21,9 +21,9 @@ static pthread_once_t started = PTHREAD_ONCE_INIT;
 static void before_fork(void) { pthread_mutex_lock(&registry); }
 static void after_fork(void) { pthread_mutex_unlock(&registry); }
 
-/* The child of a fork starts with no stores. The parent's may be in the middle of a change, and its
-   threads don't exist here. The handles that the child inherited are dead, and keep what they point
-   to. */
+/* The child of a fork starts with no stores. The parent's stores may be in the middle of a change,
+   and the threads that make the changes don't exist in the child. Inherited handles are dead; what
+   they point to isn't freed. */
 static void in_child(void)
 {
     tables = NULL;
@@ -80,7 +80,7 @@ static struct table *new_table(const char *name)
     return NULL;
 }
 
-/* Takes a slot of the table for the handle: that makes its session. */
+/* Takes a slot of the table for the handle, which gives it a session. The caller holds t->mu. */
 static int enter(struct table *t, hf_store *st)
 {
     uint32_t i = 0;
@@ -99,7 +99,8 @@ static int enter(struct table *t, hf_store *st)
     return 0;
 }
 
-/* Finds the table of this name, or makes it. Under the registry's lock. */
+/* Finds the table of this name or makes it, and enters the handle. The caller holds the
+   registry's mutex, and calls leave_table if this fails. */
 static int join_table(const char *name, hf_store *st)
 {
     struct table *t = tables;
@@ -118,7 +119,7 @@ static int join_table(const char *name, hf_store *st)
     return rc;
 }
 
-/* Gives up one use of the table. The last user frees it. Under the registry's lock. */
+/* Gives up one use of the table. The last user frees it. The caller holds the registry's mutex. */
 static void leave_table(hf_store *st)
 {
     struct table *t = st->table, **at = &tables;
@@ -165,8 +166,8 @@ void hf__mm_close(hf_store *st)
         leave_table(st);
         pthread_mutex_unlock(&registry);
     }
-    /* Closed only now, when no other thread can find it to write to: another file may soon have its
-       number. */
+    /* Closed last: as long as the slot named this handle, another thread might write to the
+       descriptor, whose number may belong to another file soon after it is closed. */
     if (st->death_fd >= 0) close(st->death_fd);
     free(st->marks);
     free(st);

@@ -26,12 +26,12 @@ struct hf_store {
     struct table *table;
     uint64_t session;
     unsigned fork_generation;
-    int death_fd; /* under table->mu */
+    int death_fd; /* becomes readable when a session ends; -1: not made. Under table->mu */
     struct hf__wakeup wakeup[WAKEUPS];
-    /* The keys for which wakeup 0 was used, which many waits share. Made when there are many waits,
-       under table->mu. */
+    /* The keys for which wakeup 0, which many waits share, was posted. NULL as long as there are
+       few waits. Made under table->mu. */
     struct hf__key_marks *marks;
-    struct hf__marked_wakeup shared_wakeup; /* of the thread that watches */
+    struct hf__marked_wakeup shared_wakeup; /* wakeup 0, as the dispatcher has read it */
 };
 
 /* The store's clock is CLOCK_BOOTTIME plus this. Set when the first store is opened. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-/* How long a sleeper sleeps at most. In suspend its timeout stands still, but the caller's time
-   goes on. */
+/* The longest single sleep: 60 s. While the machine is suspended the futex's timeout stands still,
+   but CLOCK_BOOTTIME, by which the caller counts, goes on. */
 static const int64_t NAP_US = 60 * 1000000;
 
 static hf_store *of_session(const struct table *t, uint64_t session)
@@ -47,7 +47,8 @@ static int mm_alive(hf_store *st, uint64_t session, hf_error *err)
     return lives;
 }
 
-/* Makes the marks. If there is no memory, there are none, and a wakeup may be for any key. */
+/* Makes the marks of wakeup 0. Without memory there are none, and each wakeup counts for every
+   key. */
 static void make_marks(hf_store *st)
 {
     struct hf__key_marks *marks = calloc(1, sizeof *marks);

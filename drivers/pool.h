@@ -13,7 +13,7 @@
 
 #include "os.h"
 
-enum { HF_POOL_LINKS = 4 }; /* to be numbered from 0 */
+enum { HF_POOL_LINKS = 4 }; /* numbered from 0 */
 /* Why hf__pool_take returns -1, for the message of HF_UNAVAILABLE. Nothing was sent then. */
 #define HF_POOL_BUSY "no connection was free in time: other requests have all of them"
 
@@ -32,7 +32,7 @@ static inline void hf__pool_open(struct hf__pool *pool)
     pool->busy = pool->works = 0;
 }
 
-/* Ends the pool, when no request is under way. */
+/* Frees the pool. No connection may be in use. */
 static inline void hf__pool_close(struct hf__pool *pool)
 {
     pthread_mutex_destroy(&pool->mu);
@@ -59,8 +59,8 @@ static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
     return i;
 }
 
-/* Returns the local time until which connecting may take, for requests that are to be answered by
-   until_us: as long as these have, but at least half a second and at most a second. */
+/* Returns the local time by which a connection has to be made, for requests that have to be
+   answered by until_us. It is until_us, but at least 0.5 s and at most 1 s from now. */
 static inline int64_t hf__pool_connect_until(int64_t until_us)
 {
     int64_t now = hf__local_us(), us = until_us - now;

@@ -78,17 +78,17 @@ int hf__rest_url_safe(const char *url)
 
 /* ---- one request ---- */
 
-/* Makes the request on connection `number`. */
+/* Makes the request on connection `number` of the pool that the call asks for. */
 static void ask(struct hf__rest *rest, const struct hf__rest_call *call, int number,
                 int64_t until_us, struct hf__rest_reply *r)
 {
     int many = call->many_until_us != 0;
     CURL **link = many ? &rest->many[number] : &rest->link[number];
     struct hf__rest_request q;
-    hf__gate_begin(); /* may wait for a fork: so the time that is left is known only behind it */
+    hf__gate_begin(); /* may wait for a fork, so the time that is left is computed after it */
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     if (hf__rest_begin(rest, link, call, left_ms, &q, r)) {
-        if (!many) q.limit_ms = rest->io_timeout_ms; /* from now on it is for messages */
+        if (!many) q.limit_ms = rest->io_timeout_ms; /* only the message of a timeout reads it */
         unsigned held = hf__low_hold();              /* libcurl opens descriptors for itself, too */
         hf__rest_socket_anew();
         CURLcode rc = hf__curl_perform(&rest->multi[many][number], *link);

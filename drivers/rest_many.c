@@ -2,7 +2,7 @@
  * rest_many.c - many requests side by side, by libcurl's multi interface: see hf__rest_ask_many.
  *
  * A lane carries one request after the other. A request that takes much longer than those that were
- * answered hangs: it is given up, so that it keeps neither a lane nor the end of the whole.
+ * answered is given up. So it neither keeps its lane nor delays the results of the others.
  */
 #include "rest_request.h"
 
@@ -11,7 +11,8 @@
 
 #include <stdlib.h>
 
-/* a request is given up after this time, and after so many times the slowest answer */
+/* A request is given up after the sum of HANGS_US and HANGS_TIMES the time of the slowest answer.
+ */
 enum { HANGS_US = 250000, HANGS_TIMES = 4 };
 enum { POLL_MS = 1000, POLL_SOON_MS = 50 };
 
@@ -25,7 +26,7 @@ struct lane {
 
 struct hf__rest_lanes {
     CURLM *multi;
-    int64_t slowest_us; /* the slowest request that was answered in this call; 0: none was */
+    int64_t slowest_us; /* how long the slowest answer in this call took; 0: there was none yet */
     struct lane lane[HF_REST_AT_ONCE];
 };
 

@@ -1,9 +1,10 @@
 /*
  * rest_request.c - see rest_request.h.
  *
- * libcurl sends a request anew by itself if a connection that it kept turns out to be dead. For a
- * write that would be a repetition that nobody knows of. It can't do so once it has read some of
- * the body and may not go back to its beginning; that is why the body is read by a function.
+ * libcurl sends a request again by itself if a connection that it kept turns out to be dead. A
+ * write must not be sent twice without the driver's knowledge. libcurl can't send it again once it
+ * has read some of the body and can't go back to the body's beginning. That is why the body is read
+ * by a function (give), and go_back refuses unless the call is `harmless`.
  */
 #include "rest_request.h"
 
@@ -99,7 +100,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     return hf__fd_above(socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol));
 }
 
-static __thread int was_connected; /* the socket that this thread closed last */
+static __thread int was_connected; /* 1: the socket that this thread closed last was connected */
 
 void hf__rest_socket_anew(void) { was_connected = 0; }
 
@@ -133,9 +134,9 @@ static int make_handle(const struct hf__rest *rest, CURL **link)
     bad |= curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, close_socket) != CURLE_OK;
 #if LIBCURL_VERSION_NUM >= 0x075700
-    /* The time limits count for the lookup of the name, too: libcurl's thread that waits for a mute
-       name server is left to itself. (Through a proxy it is the proxy that looks it up: so this
-       isn't done by kit/dial.h.) */
+    /* The time limits hold for the lookup of the server's name, too: libcurl doesn't wait for its
+       thread that asks a mute name server. (kit/dial.h isn't used for the lookup, because behind a
+       proxy the proxy looks up the name.) */
     bad |= curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L) != CURLE_OK;
 #endif
     if (rest->straight) bad |= curl_easy_setopt(e, CURLOPT_NOPROXY, "*") != CURLE_OK;
@@ -161,7 +162,8 @@ static int code_of(CURLcode rc)
     }
 }
 
-/* Returns, for the message, which part of the request got no answer in time. */
+/* Returns what there was no answer for in time: the lookup of the name, the connection, TLS, or the
+   request. For the message. */
 static const char *mute_part(CURL *e, const struct hf__rest_upload *up)
 {
     curl_off_t named = 0;
@@ -169,8 +171,8 @@ static const char *mute_part(CURL *e, const struct hf__rest_upload *up)
     return up->touched ? "the reply" : !named ? "the name" : !was_connected ? "TCP" : "TLS";
 }
 
-/* Sets the method and the length of the body. Returns 1 on failure. (A PUT is sent as a POST by
-   another name: libcurl lets a PUT of any size wait for a "100 Continue".) */
+/* Sets the method and the length of the body. Returns 1 on failure. A PUT is set up as a POST whose
+   method is named PUT, because libcurl's own PUT waits for a "100 Continue" at any size. */
 static int set_method(CURL *e, const char *method, size_t len)
 {
     const char *name = strcmp(method, "PUT") ? NULL : method;
@@ -216,7 +218,7 @@ int hf__rest_begin(const struct hf__rest *rest, CURL **link, const struct hf__re
         .up = {call->body, call->body, call->len, call->len, 0, call->harmless},
         .limit_ms = limit_ms};
     *r = (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = "not sent: there was no time left"};
-    if (limit_ms <= 0) return 0; /* the time limit has passed: no request is answered in less */
+    if (limit_ms <= 0) return 0; /* less than 1 ms is left: no request is answered in that */
     if (make_handle(rest, link) && !set_all(*link, call, q, r)) return 1;
     *r = (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"};
     hf__rest_forget_call(*link, q);

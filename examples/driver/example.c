@@ -68,7 +68,7 @@ static int no_memory(const char *what, const char *key, hf_error *err)
     return failed(what, key, err);
 }
 
-/* Names the row of a message that the kit makes. */
+/* Returns what the kit's messages about a row have to name. */
 static struct hf__row_reader reader(const char *what, const char *key)
 {
     return (struct hf__row_reader){"example", what, key, "rm *.json in its directory"};
@@ -135,7 +135,7 @@ static int save(hf_store *st, const char *file, const char *key, const json_t *r
     if (some && !text) return no_memory("replace", key, err);
     int bad = some && write_new(st, text);
     free(text);
-    if (bad) return failed("replace", key, err); /* no file that counts was changed */
+    if (bad) return failed("replace", key, err); /* only NEW_FILE has changed */
     bad = some ? renameat(st->dir, NEW_FILE, st->dir, file) : unlinkat(st->dir, file, 0);
     if (!bad || (!some && errno == ENOENT)) return 0;
     if (errno != EIO) return failed("replace", key, err);
@@ -151,7 +151,7 @@ static int ex_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     char name[64];
     struct statfs fs;
     const char *why = NULL;
-    (void)caps; /* each store of this driver can the same */
+    (void)caps; /* what a store can do doesn't depend on its URL */
     if (hf__unknown_option(url, options, name, sizeof name)) why = "it has no options";
     if (*url->host || *url->user || *url->path != '/') why = "not the whole path of a directory";
     if (why) return hf_fail(err, HF_INVALID, 0, "example: open '%s': %s", url->safe, why);
@@ -255,7 +255,7 @@ static int show(hf_store *st, const char *file, const char *prefix,
     return rc;
 }
 
-/* Under the flock: while files are renamed, a directory may be listed without one that is there. */
+/* Holds the flock: while another process renames a file, readdir may miss that file. */
 static int ex_scan(hf_store *st, const char *prefix,
                    int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                    int64_t *ret_clock_us, hf_error *err)
