@@ -1,6 +1,6 @@
 /*
- * accept.h - a wait that was granted its key accepts the grant, and holds: it finds the grant in
- * the row, or in a notification. Without the mutex.
+ * accept.h - a wait accepts the grant of its key, which it has found in the row or in a
+ * notification: this makes the lock. Called without the mutex.
  */
 #ifndef HF_ACCEPT_H
 #define HF_ACCEPT_H
@@ -9,21 +9,22 @@
 
 struct hf_wait;
 
-/* Accepts the grant that is in the row, if it may still be believed, and makes the lock. Returns:
-   1: the wait is over, granted or failed; 0: look again. */
+/* Accepts the grant that is in the row, if it is certainly in force, and makes the lock. Returns:
+   1: the wait is over, granted or failed; 0: there is no such grant: look again. */
 int hf__accept_grant(struct hf_wait *w, const hf_row *row);
-/* Accepts a handover, and leaves its claim to the renewer. Returns 0 if it doesn't: the row has no
-   handover, or the claim has to be written now. */
+/* Accepts a handover without writing its claim, which the renewer will write. Returns: 1: the wait
+   is over; 0: the row has no handover to this wait, or the claim has to be written now. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row);
 
 /* What the notification that woke a queued wait said. */
 enum hf_notified {
-    HF_NOTIFIED_NOTHING, /* nothing that says enough: the row has to be read */
-    HF_NOTIFIED_ROW,     /* the row, later than it was seen last: as good as read */
+    HF_NOTIFIED_NOTHING, /* nothing, or too little: the row has to be read */
+    HF_NOTIFIED_ROW,     /* the row, at a later rev than the wait has seen: as good as a read */
     HF_NOTIFIED_OLD,     /* nothing new, and it isn't time to look */
-    HF_NOTIFIED_ENDED    /* the wait was granted the key, and holds */
+    HF_NOTIFIED_ENDED    /* the wait was granted the key, has accepted the grant, and is over */
 };
-/* Reads that notification, and accepts the grant that it may name. */
+/* Reads the last notification of the wait's key, and accepts the grant that it may name. `row` is
+   the notification's row after HF_NOTIFIED_ROW. */
 enum hf_notified hf__act_on_notification(struct hf_wait *w, hf_row *row);
 
 #endif

@@ -6,8 +6,9 @@
 
 #include "holdfast.h"
 
-/* If `flags` has HF_AT_MOST_ONCE, makes the mark of the event durable, before the event runs.
-   Returns: 0; the code of the failure: the lock is released then, and *lock is NULL. */
+/* If `flags` has HF_AT_MOST_ONCE, makes the event's marker durable, before the event runs. *lock
+   may be NULL.
+   Returns: 0; or the code of the failure: then the lock is released, and *lock is NULL. */
 int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err);
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * handle.h - the inside of a store handle, shared by the files of the core.
+ * handle.h - the structs of a store handle, shared by the files of the core.
  *
- * One mutex (hf.mu) protects everything below except where said. Requests to a store that may block
- * are never made under it; those to a local store are on the fast path, where an acquire that would
- * have to wait for a disk is refused (HF_PARTY_AT_ONCE). What must outlive an unlocked stretch is
- * pinned (pins, refs).
+ * One mutex (hf.mu, called "the mutex") protects everything below except where said. No request to
+ * a store that may block is made under it. Requests to a local store may be, on the fast path:
+ * there the driver refuses an acquire that would have to wait for a disk (HF_PARTY_AT_ONCE). An
+ * object that is used while the mutex is released is kept by a count (pins, refs).
  *
  * Threads of a handle, each started when first needed:
  *   dispatcher       drives the waits that no thread of the caller's drives, calls their callbacks
  *   expiry monitor   sees leases run out and other sessions die; never talks to a store that may
  *                    block
- *   renewer          says which leases are to be renewed; renews where the store answers at once
+ *   renewer          finds leases that are due; renews them itself where the store answers at once
  *   renewal workers  (a few: renewer.c) renew leases
  *   keepers          (a few: keepers.c) keep sessions
  */
@@ -29,10 +29,10 @@
 
 #define HF_DISPATCHER_WAKEUP 0
 #define HF_WAKEUPS           16
-#define HF_CLAIM_MS          1000
-#define HF_POLL_MS           250
+#define HF_CLAIM_MS          1000 /* the shortest claim timeout */
+#define HF_POLL_MS           250 /* between two looks of a waiter, unless the driver says another */
 
-struct hf_known_row; /* one block of memory: known_row.h */
+struct hf_known_row; /* known_row.h; freed by free() */
 
 /* Returns the time between two looks of a waiter that gets no notifications. */
 static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
@@ -40,35 +40,34 @@ static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
     return port->caps.poll_ms ? port->caps.poll_ms : HF_POLL_MS;
 }
 
-/* What a handle keeps of one key: its waits, its locks, what is known of its row. An entry that
-   nothing refers to is forgotten when there is no room. */
+/* The state that a handle keeps of one key: its waits, its locks, what is known of its row. An
+   entry without references is freed when the table is full. */
 struct hf_entry {
     struct hf_entry *next;
     hf_rowkey key;
     uint64_t hint;                /* the driver's, which writes it through key.hint */
     struct hf_wait *first, *last; /* the local queue; the first one asks the store */
     struct hf_lock *locks;
-    uint32_t refs; /* waits, locks and calls under way; an entry with none may be forgotten */
-    /* The rev and token of the free row that this handle left behind (rev 0: not known). A write
-       upon that guess saves reading the row. */
+    uint32_t refs; /* waits, locks and calls under way; an entry with none may be freed */
+    /* The rev and token of the free row that this handle's last release left (rev 0: not known).
+       The next request writes upon that row without a read. */
     uint64_t free_rev, free_token;
     struct hf_deadline claim_deadline; /* local clock: when the claim timeout of a handover by this
                                           handle ends */
-    uint32_t n_at_store;        /* how many of its waits are at the store: mostly only the first one
-                                 */
-    struct hf_wait *subscriber; /* the wait for which the key is subscribed to */
+    uint32_t n_at_store;        /* how many of its waits are at the store: mostly only the first */
+    struct hf_wait *subscriber; /* the wait for which the key is subscribed to; NULL: none */
     struct hf_entry *changed_next; /* in hf.changed_keys */
     struct hf_entry *flushed_next; /* in the list of keys whose subscription is being changed */
     uint8_t changed;               /* 1: its subscription is to be changed, so it is in
                                       hf.changed_keys */
-    uint8_t subscribed;            /* the driver knows of it */
+    uint8_t subscribed;            /* 1: the driver has the subscription */
     /* The next three are for the pauses that let other clients get in (hf__yields_first). */
-    /* Local clock: when this handle last wrote the row and left no other party in it; 0: others
-       are in it. */
+    /* Local clock: when this handle last wrote the row and left no other party in it; 0: other
+       parties are in it. */
     int64_t wrote_us;
     int64_t yield_at_us;      /* local clock: from then on the next write is preceded by a pause */
     uint32_t yields;          /* pauses so far */
-    uint8_t subscribed_named; /* the subscription is for a request whose id the caller chose */
+    uint8_t subscribed_named; /* the subscription is for a request with a request_id */
     uint8_t renewing; /* 1: one of its grants is being renewed; 2: others of them wait until that is
                          done */
     char text[];
@@ -83,7 +82,8 @@ struct hf_deferred_cancel {
     int64_t at_us; /* local: when to try again */
 };
 
-/* Members with the same initial value are adjacent, so that a few wide stores set them. */
+/* Members with the same initial value are adjacent, so that the CPU sets them by a few wide
+   writes. */
 struct hf_lock {
     struct hf *h;
     struct hf_entry *e;
@@ -104,8 +104,8 @@ struct hf_lock {
     int64_t ask_at_us;   /* local: when to ask the store whether an operator has broken the grant */
     /* At first 0. */
     int64_t hold_until_us;              /* local; 0: none */
-    int64_t granted_at_us;              /* local, for at_least_ms: a time at which it was granted,
-                                           or a later one */
+    int64_t granted_at_us;              /* local: when it was granted, or a little later; for
+                                           at_least_ms */
     struct hf_session *session;         /* the session with which the hold ends; NULL: it ends by
                                            time */
     struct hf_session *pending_session; /* a renewal that names this session may have landed; NULL:
@@ -123,9 +123,9 @@ struct hf_lock {
     uint8_t pending_release; /* the caller has released it, but the store didn't confirm that: the
                                 expiry monitor (on local stores) or the renewer tries again */
     uint8_t lost_by;         /* enum hf_lost_by, if `lost` */
-    uint8_t busy;            /* a request for this lock is under way */
-    uint8_t named;           /* the caller chose its id, and may ask again */
-    /* Its own. */
+    uint8_t busy;            /* 1: a thread has seized the lock: a request for it is under way */
+    uint8_t named;           /* it has a request_id: the caller may repeat the request */
+    /* Different in each lock. */
     unsigned forks; /* hf__forks of the process that made it */
     uint8_t sole;   /* at `rev` the row held this grant and nothing else */
     uint8_t mode;   /* enum hf_mode */
@@ -145,8 +145,8 @@ struct hf_lock {
     struct hf_lock *renewed_with; /* the next lock of those that one write renews */
     uint8_t unanswered;           /* how many renewals in a row weren't answered; at most
                                      HF_UNANSWERED_MOST */
-    uint16_t again_with; /* the repeated renewal shares its request with so many renewals at most,
-                            itself included */
+    uint16_t again_with; /* after an unanswered renewal: how many renewals the next request with
+                            this one may have at most */
     uint8_t claims;      /* the next renewal is also the claim of a handover: it isn't made early */
     uint8_t renewal_due; /* 0: the renewal isn't due yet; else the index of its queue, plus 1 */
 };
@@ -155,7 +155,7 @@ struct hf_wait {
     struct hf *h;
     struct hf_entry *e;
     struct hf_wait *next, *prev;            /* local FIFO */
-    struct hf_wait *list_next, **list_prev; /* hf.at_store */
+    struct hf_wait *list_next, **list_prev; /* in hf.at_store */
     enum hf_wait_state state;
     hf_party party;
     int64_t started_us, deadline_us; /* local; INT64_MAX: none */
@@ -163,37 +163,36 @@ struct hf_wait {
     /* Local clock: the wait looks at the row by then at the latest, even if a notification would
        have it look later. Set while the wait is queued on a store without wakeups. */
     int64_t poll_at_us;
-    struct hf_deadline look;    /* of hf.looks */
+    struct hf_deadline look;    /* in hf.looks */
     struct hf_deadline check;   /* in hf.checks: when the expiry monitor looks at the row for this
                                     wait */
     struct hf_peer_link *peers; /* the sessions that the wait depends on: see peers.h */
     uint8_t peers_unknown;      /* the wait depends on too many sessions to note them */
-    uint8_t check_missed;       /* the expiry monitor was to look for this wait before the wait was
-                                queued */
+    uint8_t check_missed;       /* 1: `check` came due before the wait was queued; it is still to
+                                   be made */
     int64_t away_since_us;      /* local: since when the store hasn't answered; 0: it answers */
-    int64_t asked_at_us;        /* local: a time before the last write that may have granted it */
+    int64_t asked_at_us;        /* local: before the last write that may have granted the key */
     uint64_t seen_rev;          /* the rev of the row in which it is queued */
     struct hf_session *session, *queue_session; /* the session to hold with and the one to wait
                                                    with; NULL: not needed, or not yet */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
-    uint8_t once, maybe_in_row;
-    uint8_t named;                    /* the caller chose its id, and may ask again */
+    uint8_t once, maybe_in_row;       /* the request is for an event; may be in the stored row */
+    uint8_t named;                    /* it has a request_id: the caller may repeat the request */
     uint8_t granted;                  /* the store has said once that the request holds */
-    uint8_t unclaimed;                /* the renewer makes its claim */
-    uint8_t lost_reply, lost_acquire; /* the reply to a write was lost; to an acquire, which may
+    uint8_t unclaimed;                /* its grant is a handover that the renewer will claim */
+    uint8_t lost_reply, lost_acquire; /* the reply to a write was lost; to an `acquire`, which may
                                          land at any time */
     uint8_t cancel;                   /* it is to end (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
     uint8_t subscribed;               /* the store notifies the dispatcher of changes of its key */
     uint8_t notified;                 /* an event may have come: see hf__notify */
-    uint8_t looking;       /* a look is under way: the dispatcher plans the next one when it is over
-                            */
-    uint8_t alone;         /* the wait doesn't stagger: the waits ahead missed an end that it saw
+    uint8_t looking;       /* a look is under way: the dispatcher plans the next look after it */
+    uint8_t alone;         /* the wait acts without a stagger: those ahead missed an end that it saw
                               (atomic) */
     uint8_t callback_done; /* (atomic) */
-    /* How often in a row: conflicts while others were queued; conflicts while no wait was queued
-       (one handle in a loop); refusals because the queue was full. */
+    /* Each counts answers in a row. refused: conflicts while waiters were queued. overtaken:
+       conflicts while none was (one handle in a loop). full: the queue was full. */
     uint8_t refused, overtaken, full;
     uint32_t pins;
     int code;
@@ -201,13 +200,13 @@ struct hf_wait {
     hf_error *why;  /* the store's first error since it last did what was asked; NULL: none */
     hf_lock *lock;
     hf_once *ret_once;
-    hf_error err;           /* why `code` isn't 0; else nothing */
-    pthread_cond_t changed; /* state, pins */
+    hf_error err;           /* why `code` isn't 0; otherwise not set */
+    pthread_cond_t changed; /* signalled when `state` or `pins` changes */
     hf_acquired_fn *done;   /* NULL: a caller's thread waits in hf_acquire */
     void *arg;
 };
 
-/* The peers that the expiry monitor has asked about in this round. */
+/* The sessions that the expiry monitor has asked about in this round. */
 #define HF_ROUND_CAP 16
 struct hf_round {
     uint64_t session[HF_ROUND_CAP];
@@ -221,20 +220,19 @@ enum hf_closing { HF_OPEN, HF_CLOSING_WAITS, HF_CLOSING_LOCKS, HF_CLOSING_THREAD
 struct hf {
     struct hf_port port;
     pthread_mutex_t mu;
-    pthread_cond_t changed; /* signalled when a lock's `busy` or `in_callback` ends, and while the
-                               handle is closed: when a wait ends, and at its end */
+    pthread_cond_t changed; /* signalled when `busy` or `in_callback` of a lock ends; while the
+                               handle is being closed, also when a lock, a wait or a call ends */
     enum hf_closing closing;
 
     struct hf_entry **table;
     uint32_t buckets, entries;
     hf_lock *free_locks;
     hf_party party;      /* what an acquisition with default options asks for; its id is fresh */
-    hf_row row;          /* for the fast path, on which it never needs more room than its own */
-    int64_t no_clock_us; /* a local store's clock is read when it is needed: this takes what its
-                            calls return */
+    hf_row row;          /* for the fast path: its inline room is enough there */
+    int64_t no_clock_us; /* not used: takes the clock that calls of a local driver return */
     uint64_t next_id[2];
     unsigned next_wakeup;
-    uint32_t callers; /* threads inside a sync wait */
+    uint32_t callers; /* calls under way, which hf_close waits for */
     uint32_t refs;    /* one for the caller of hf_open, and one for each wait that was started and
                          isn't freed yet */
 
@@ -243,7 +241,7 @@ struct hf {
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
-    } lease_left; /* when a session ends, as the store said last */
+    } lease_left; /* the store's last answer, for how long a session lives (info.c) */
 
     struct {
         const struct hf_entry *e; /* NULL: there is none */
@@ -254,9 +252,9 @@ struct hf {
     struct hf_wait *at_store; /* waits that ask the store: the first of each local queue, and
                                  requests that hold and are asked again (wait.c) */
     uint32_t n_at_store;
-    struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
-    uint64_t clock_jumps;        /* how often the store's clock was set, so far as the expiry
-                                    monitor knows */
+    struct hf_deadlines watched; /* locks that end by time, or whose loss is to be reported */
+    uint64_t clock_jumps;        /* how often the store's clock was set, when the expiry monitor
+                                    looked last */
     struct hf_renewals renewals;
     struct hf_release_all *release_all; /* while the handle is closed */
     int dispatcher_runs, monitor_runs, renewer_runs;
@@ -266,25 +264,24 @@ struct hf {
        those behind others of this handle by their deadlines. */
     struct hf_deadlines looks;
     size_t n_dispatched;                 /* how many of the dispatcher's waits are at the store */
-    struct hf_deadlines checks;          /* the waits for which the expiry monitor looks at the row
-                                          */
+    struct hf_deadlines checks;          /* the waits for which the expiry monitor looks at a row */
     struct hf_deadlines claim_deadlines; /* of entries */
-    int64_t looked_us;                   /* local: when the dispatcher looked last, within about a
-                                            look */
+    int64_t looked_us;                   /* the dispatcher's last reading of the local clock */
     int64_t look_takes_us;               /* how long a look of the dispatcher takes on average,
                                             where it may block */
     struct hf_entry *changed_keys;       /* the keys whose subscriptions are to be changed */
     int subscribes;                      /* a key has been subscribed to at least once */
     int dispatcher_todo;                 /* a wait needs the dispatcher now */
     hf_event_count events;               /* how far the dispatcher has read the events */
-    int dispatcher_sleeps;               /* in the driver, until a notification */
-    int disconnected;                    /* the store notifies of nothing */
+    int dispatcher_sleeps;               /* the dispatcher sleeps in the driver */
+    int disconnected;                    /* the store sends no notifications now */
     int monitor_fd;                      /* eventfd that wakes the expiry monitor */
     int64_t monitor_until_us;            /* local: until when it sleeps */
     int64_t renewer_until_us;            /* local: until when the renewer sleeps; 0: it is awake */
     struct hf_round round;               /* the expiry monitor's own */
     struct hf_peers peers;
-    int64_t sweep_at_us; /* local: when all waits, if they are many, may be looked at again */
+    int64_t
+        sweep_at_us; /* local: before it a death doesn't make all waits look, if they are many */
     int monitor_sleeps, monitor_todo;
     int deaths_reported; /* 1: the store reports deaths to the expiry monitor; -1: the monitor has
                         to look for them; 0: not yet known */
@@ -299,13 +296,12 @@ struct hf {
 };
 
 /* handle.c */
-/* Sets the error for a lock or a wait that belongs to the parent of a fork. Returns HF_LOST. */
+/* Sets the error for a lock or a wait that belongs to the parent of a fork. `what`: the call, for
+   the message, here and below. Returns HF_LOST. */
 int hf__dead(const char *what, hf_error *err);
 /* Opens the handle's store anew in the child of a fork. Returns 0 or the error. */
 int hf__reopen(hf *h, const char *what, hf_error *err);
-/* A key as the caller wrote it, legal or not, ready to be looked up: made before the mutex is
- * taken.
- */
+/* A key as the caller wrote it, legal or not, with its hash. Made before the mutex is locked. */
 struct hf_name {
     const char *text;
     size_t len;
@@ -316,7 +312,10 @@ static inline struct hf_name hf__name(const char *key)
     size_t len = key ? strnlen(key, HF_KEY_CAP) : 0;
     return (struct hf_name){key, len, hf__hash(key, len)};
 }
+/* Adds an entry for a key that the table doesn't have, with a reference for the caller. Returns 0,
+   HF_INVALID (the key isn't legal) or HF_NOMEM. */
 int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
+/* Calls see(lock, arg) for each lock of the handle. */
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 /* Finds or makes the key's entry, with a reference for the caller. */
 static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf_error *err)
@@ -341,30 +340,32 @@ static inline void hf__new_id(hf *h, uint8_t id[16])
     memcpy(id, &h->next_id[0], 8);
     memcpy(id + 8, &n, 8);
 }
-/* Call these around a call that hf_close has to wait for. Returns 0, HF_CANCELED, or as
-   hf__alive. */
+/* Begins a call of the program that hf_close has to wait for. Returns 0; HF_CANCELED: the handle is
+   being closed; or the error of hf__alive. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
-/* The same, for a call about a key, whose entry it finds or makes, with a reference for the caller.
- */
+/* As hf__begin_call; also finds or makes the entry of a key, with a reference for the caller. */
 int hf__begin_key_call(hf *h, const char *what, const char *key, struct hf_entry **ret,
                        hf_error *err);
+/* Ends a call that was begun. The first one takes the mutex; the second one is called under it. */
 void hf__end_call(hf *h);
-void hf__leave_call(hf *h); /* the same under the mutex */
+void hf__leave_call(hf *h);
 /* These count the references to the handle's memory and mutex. Any thread may call them. */
 void hf__ref(hf *h);
 void hf__unref(hf *h);
+/* Returns nonzero once closing has begun. Takes the mutex. */
 int hf__closing(hf *h);
-/* Frees all that it has. No other thread is left. */
+/* Closes the store and frees what the handle owns, then gives up one reference to the handle. No
+   other thread uses the handle any more. */
 void hf__destroy(hf *h);
 
-/* Returns 1 if the wait asks the store and isn't over. Then it is in hf.at_store, unless it is one
-   look beside the local queue (try_beside in acquire.c). */
+/* Returns 1 if the wait asks the store and isn't over. Then it is in hf.at_store, unless it is an
+   attempt beside the local queue (try_beside in acquire.c). */
 static inline int hf__at_store(const struct hf_wait *w)
 {
     return w->state > HF_WAIT_LOCAL && w->state < HF_WAIT_ENDED;
 }
-/* Returns 1 if the wait isn't in the queue yet, and backs off among many: it looks only when it has
-   planned to, because a notification would wake all of them. */
+/* Returns 1 if the wait is outside the queue, and pauses because many waits want to enter it. Then
+   it looks only at the planned time: a notification would wake all such waits at once. */
 static inline int hf__backs_off(const struct hf_wait *w) { return w->refused || w->full; }
 /* Makes the expiry monitor look for this wait at that time. */
 static inline void hf__check_at(struct hf_wait *w, int64_t at_us)

@@ -1,6 +1,6 @@
 /*
- * held_sessions.h - the sessions that locks hold with and waits stand in line with. Under the
- * mutex.
+ * held_sessions.h - the sessions of a handle's locks and waits (stores with hf_session_ops). Under
+ * the mutex.
  */
 #ifndef HF_HELD_SESSIONS_H
 #define HF_HELD_SESSIONS_H
@@ -9,21 +9,21 @@
 
 struct hf_wait;
 
-/* The session has ended, or ends sooner than was known: the grants and requests that are bound to
-   it end with it. */
+/* Called when a session has ended: marks its locks as lost, and makes its waits look. */
 void hf__session_lost(hf *h, const struct hf_session *s);
+/* Called when a session ends sooner than was known: moves the deadlines of its locks. */
 void hf__session_ends_sooner(hf *h, const struct hf_session *s);
 
-/* Asks the store about the sessions of this wait, because one of them may be dead. Called with the
-   mutex, which is released during requests. */
+/* Asks the store about the sessions of this wait, because one of them may be dead, and takes the
+   dead ones from the wait. Called with the mutex, which is released during requests. */
 void hf__recheck_sessions(hf *h, struct hf_wait *w);
-/* Makes a session of its own, which isn't kept alive, for a hold that is released before
-   at_least_ms is over. Makes none if that time is over. Called with the mutex, which is released
-   during a request. */
+/* Makes the session that keeps the key taken for the rest of at_least_ms after a release; nothing
+   keeps it alive. *ret stays as it is if that time is over. Called with the mutex, which is
+   released during a request. Returns 0 or the error. */
 int hf__session_for_rest(hf_lock *lock, struct hf_session **ret, hf_error *err);
 /* Renews a hold that is bound to a session: gives it the session that it should have, and checks
-   that the row still names it. The lock is seized. Called with the mutex, which is released during
-   requests. */
+   that the row still names the grant with it. by_hand: the holder has called hf_renew. The lock is
+   seized. Called with the mutex, which is released during requests. Returns as hf_renew. */
 int hf__session_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
 
 #endif

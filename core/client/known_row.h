@@ -1,7 +1,7 @@
 /*
- * known_row.h - the row of a key as this handle knows it without a read: as a notification brought
- * it, or as this handle wrote it. It may be out of date, so a write upon it compares the rev; the
- * conflict then brings the present row.
+ * known_row.h - the row of a key as this handle knows it without a read: from a notification, or
+ * from the handle's own last write. It may be out of date. So a write upon it compares the rev, and
+ * a conflict brings the present row.
  */
 #ifndef HF_KNOWN_ROW_H
 #define HF_KNOWN_ROW_H
@@ -19,17 +19,16 @@ struct hf_known_row;
    handle has one. */
 enum { HF_KEPT_BY_LOCK = 8192, HF_KEPT_LAST = 65536 };
 
-/* Keeps a copy of `row` in *at, in place of what is there. Without memory, or if the row takes more
-   than `most` bytes, nothing is kept: it has to be read. A row without a rev isn't known, and isn't
-   kept. */
+/* Keeps a copy of `row` in *at, in place of what is there. *at becomes NULL, so that the row has to
+   be read, if there is no memory, if the row takes more than `most` bytes, or if its rev is 0. */
 void hf__keep_row(struct hf_known_row **at, const hf_row *row, size_t most);
 /* Fills `row` (initialized; its old content is replaced). Returns 0 or HF_NOMEM. */
 int hf__show_row(const struct hf_known_row *kept, hf_row *row);
 void hf__forget_row(struct hf_known_row **at);
 
-/* Returns 1 if a holder of this row seems over by this handle's reading of the clock. A
-   notification brings no clock, and the store's clock may have been set back, so then the row is
-   read. */
+/* Returns 1 if a holder of this row seems to be over by the handle's present knowledge of the
+   store's clock. Then the caller reads the row, which brings the clock: it may have been set back.
+ */
 int hf__seems_over(hf *h, const hf_row *row);
 /* Copies the row that a notification brought with this lock's grant, at `rev` or later. Returns 1
    if there is one. Under the mutex, as the next ones. */
@@ -38,8 +37,9 @@ int hf__notified_row(const hf_lock *lock, uint64_t rev, hf_row *row);
 int hf__known_row(const hf_lock *lock, hf_row *row);
 /* Puts into the last-row cache the row that a release of this handle has left, if it isn't free. */
 void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row);
-/* Takes it out of the cache, for a wait that would queue. Returns 1: it is of this wait's key, and
-   so young that it is probably the present row. Takes the mutex. */
+/* Takes the row out of the last-row cache, if it is of this wait's key. Returns 1: *row is the row,
+   and it is so young that it probably is the present one; only if `waits`: the request may enter
+   the queue. Takes the mutex. */
 int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row);
 
 #endif

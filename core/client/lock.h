@@ -1,6 +1,6 @@
 /*
- * lock.h - the grant: how a handle makes one, what it says of itself, and its events at the store
- * (a release, a renewal, the end of an event). Under the mutex.
+ * lock.h - hf_lock, a handle's object for a grant: it is made, seized by a thread, changed at the
+ * store by an event (a renewal, a release, a FINISH), and freed. Under the mutex.
  */
 #ifndef HF_LOCK_H
 #define HF_LOCK_H
@@ -13,22 +13,22 @@ struct hf_wait;
 /* Allocates memory for one more lock, which the next hf__lock_new uses. Returns 0 or HF_NOMEM. */
 int hf__lock_more(hf *h);
 /* Makes the lock for the grant of `p` in the stored row `row`; the lock takes over the caller's
-   reference to the entry. `w`: the wait that was granted it (hf_adopt makes one up); NULL:
-   acquire_now. Returns NULL without memory. */
+   reference to the entry. `w`: the wait that was granted the key (hf_adopt makes one up); NULL: it
+   was granted by acquire_now. Returns NULL if there is no memory. */
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
                       const struct hf_wait *w);
-/* Notes what the stored row says of the grant. */
+/* Updates the lock by what the stored row says of its grant. */
 void hf__note_row(hf_lock *lock, const hf_row *row);
-/* Forgets the lock; its key's entry stays. */
+/* Frees the lock, and gives up its reference to the entry. */
 void hf__lock_free(hf_lock *lock);
 
-/* Waits until no other thread works on the lock, and reserves it for this thread. If the lock is
-   being released (`releasing`), no thread begins to report a loss of it any more. */
+/* Seizes the lock: waits until no other thread works on it, and sets `busy`. After the caller has
+   set `releasing`, no thread begins to report a loss of the lock any more. */
 void hf__seize(hf_lock *lock);
-/* Ends the reservation of a lock (`busy`). */
+/* Ends the seizure: clears `busy`, and puts the lock back into the queues. */
 void hf__let_go(hf_lock *lock);
-/* Returns 1 if the lock is lost, or its session is over; not by max_hold_ms, where the store still
-   has the grant. */
+/* Returns 1 if the grant is over at the store, as far as is known: the lock is lost, or its session
+   has ended. A loss by max_hold_ms doesn't count, because the store still has the grant. */
 int hf__over_already(const hf_lock *lock);
 /* Makes one event for this grant at the store. `row` becomes the stored row (or the last one seen);
    `known`: it is believed to be the current row. Returns as hf__cas_loop. Called with the mutex,

@@ -1,5 +1,5 @@
 /*
- * wait_request.h - the requests of a wait. Without the mutex.
+ * wait_request.h - the requests of a wait to the store. Called without the mutex.
  */
 #ifndef HF_WAIT_REQUEST_H
 #define HF_WAIT_REQUEST_H
@@ -8,15 +8,18 @@
 
 struct hf_wait;
 
-/* Calls hf__cas_loop, with the sessions that the event needs. */
+/* Calls hf__cas_loop, and makes the sessions that the event needs. Returns as hf__cas_loop, but
+   never HF_UNBOUND. */
 int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
                   struct hf_outcome *out, hf_error *err);
-/* Makes the first request of a wait. Returns 0: *out is the answer; HF_CONFLICT: not decided, and
-   with *known *row is the last known stored row; or the error. */
+/* Begins a wait: finds the row that the handle knows, or calls the driver's `acquire`.
+   Returns: 0: *out is the answer; HF_CONFLICT: not decided, and if *known, *row is the row as far
+   as is known; or the error. */
 int hf__wait_ask_first(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int *known,
                        int64_t until, struct hf_outcome *out, hf_error *err);
-/* Makes the request by a step. If others always write first, the store puts it into the queue
-   whatever they write. */
+/* Makes the request by a step. If other clients write first each time, calls the driver's
+   `acquire`, which can put the request into the queue whatever they write. Returns as
+   hf__wait_step. */
 int hf__wait_request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
                      struct hf_outcome *out, hf_error *err);
 

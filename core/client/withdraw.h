@@ -1,6 +1,6 @@
 /*
- * withdraw.h - a request is taken out of the row: at once, when its wait ends; or later, if the
- * store didn't confirm that. Without the mutex where nothing else is said.
+ * withdraw.h - takes requests out of the row: when their waits end; later, if the store didn't
+ * confirm that; and orphaned ones. Called without the mutex where nothing else is said.
  */
 #ifndef HF_WITHDRAW_H
 #define HF_WITHDRAW_H
@@ -12,35 +12,39 @@ struct hf_wait;
 
 /* ---- the end of a wait ---- */
 
-/* Ends the wait with that code. */
+/* Sets the result of a wait: the code, and an error with that reason. */
 void hf__wait_error(struct hf_wait *w, int code, const char *why);
-/* Takes the request of a wait that ends out of the row. The wait's code becomes UNKNOWN if the
-   request may have stayed. `row`: as it was read; NULL: it is read first. */
+/* Takes the request of a wait that ends out of the row, within io_timeout_ms or until local
+   until_us. The wait's code becomes UNKNOWN if the request may have stayed. `row`: the row as it
+   was read; NULL: it is read first. */
 void hf__withdraw_wait(struct hf_wait *w);
 void hf__withdraw_until(struct hf_wait *w, hf_row *row, int64_t until_us);
-/* Notes the result of a withdrawal: `rc`, and its error (NULL: not known). */
+/* Sets the wait's result after a withdrawal that returned `rc`. `why`: the error; NULL: not known.
+ */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
 
 /* ---- later: stores with hf_session_ops ---- */
 
 /*
- * A request that was given up although the store didn't confirm it may stand in the row for as long
- * as a session of this handle is kept. The renewer withdraws it: a deferred cancel.
+ * Leaves an unconfirmed withdrawal to the renewer (a deferred cancel). The request may be in the
+ * row, and would stay there for as long as this handle keeps its session, which other waits share.
  */
 void hf__defer_withdrawal(struct hf_wait *w);
-/* Defers the cancellation of a request without its wait. Without memory the request stays until
-   this handle is closed. Under the mutex, as the next one. */
+/* As hf__defer_withdrawal, for a request without a wait. Without memory the request stays until
+   this handle is closed. Under the mutex. */
 void hf__defer_cancel(hf *h, struct hf_entry *e, const uint8_t id[16]);
-/* The renewer's part: withdraws the request that is due longest, one at a time, because sessions
-   have to be kept meanwhile. Called with the mutex. Returns when to look again; 0 if the mutex was
-   released. */
+/* Called by the renewer: withdraws the one request that has been due for longest. Not all at once,
+   because the renewer has other work. Called with the mutex, which may be released. Returns the
+   local time of the next one, INT64_MAX: none; 0 if the mutex was released. */
 int64_t hf__deferred_cancels_tend(hf *h);
+/* Frees the list, when no other thread is left. */
 void hf__deferred_cancels_close(hf *h);
 /*
- * Withdraws requests of this handle that are in `row` although no wait or lock of it belongs to
- * them. A restored backup brings such requests back, and their session is kept for others. Only the
- * first wait of the local queue does this. `row`: as read, then as left.
- * Returns: 0, or the store's error.
+ * Withdraws orphaned requests: those in `row` that name a session of this handle although no wait
+ * or lock of the handle belongs to them. A restored backup brings such requests back, and they
+ * would stay, because the handle keeps the session for others. Only the first wait of the local
+ * queue does this. `row`: the row as it was read; then as it is stored. Returns: 0, or the store's
+ * error.
  */
 int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err);
 
