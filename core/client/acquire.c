@@ -5,12 +5,12 @@
  *    wait of this handle is for the key.
  * 2. Everything else is a wait (acquire_by_wait, wait.c). It enters the key's local queue; only the
  *    first of that queue asks the store.
- * 3. The caller's thread makes the first look (wait_advance.c): it asks the store for the key. On a
- *    server the look begins with an `acquire` of the driver, unless this handle knows the row as
- *    one that it has left free or handed over: then it begins with a write upon that row.
+ * 3. The caller's thread makes the first look (wait_advance.c): it asks the store for the key. The
+ *    look begins with a write upon the row that this handle's last release has left, if the handle
+ *    knows it; else with an `acquire` of the driver, on a server that has one; else with a read.
  * 4. On local stores the same thread makes the later looks, too. Elsewhere the dispatcher does
  *    (core/threads/dispatcher.c). It also drives, from the beginning, a wait that was started with
- * a callback (hf_acquire_start).
+ *    a callback (hf_acquire_start).
  * 5. A wait that finds its grant, in the answer, in the row or in a notification, accepts it
  *    (accept.c), which makes the lock (lock.c).
  */
@@ -80,6 +80,7 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     }
     return 0;
 }
+
 /* Finds the key's entry, with a reference, for a request `doing`, and checks that the request may
    be made. Under the mutex. */
 static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uint64_t thread,
@@ -105,7 +106,7 @@ static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uin
 static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
-    /* Before it: a grant that can't be told must not be made. */
+    /* Memory comes first: a grant that no lock stands for must not be made. */
     int rc = h->free_locks ? 0 : hf__lock_more(h);
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
     /* The driver is called directly: hf__port_acquire counts atomically, which isn't needed under

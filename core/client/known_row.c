@@ -12,10 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    LAST_ROW_US = 20000
-}; /* a row that was written less than this ago is probably still the
-      present one */
+/* A row that was written less than this ago is probably still the present one. */
+enum { LAST_ROW_US = 20000 };
 
 /* ---- a row in little memory ---- */
 

@@ -28,11 +28,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    RELEASE_AGAIN_US = 500000,
-    OTHERS_LAG_US =
-        3000000 /* clocks of other clients may be behind by so much, where no lease has a time */
-};
+/* OTHERS_LAG_US: clocks of other clients may be behind by so much, where no lease has a time. */
+enum { RELEASE_AGAIN_US = 500000, OTHERS_LAG_US = 3000000 };
 
 /* Returns 1 if a release with this result has neither released the grant nor found that it is
    gone. */
@@ -76,7 +73,7 @@ static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
     leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
     memcpy(row.last_id, l->id, sizeof row.last_id); /* the acquire may have been sent twice */
     l->busy = l->releasing = 1;
-    hf__yielded(port, l->e, hf__local_us());
+    hf__note_yield(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
     int rc = hf__port_replace(port, &l->e->key, l->rev, &row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
@@ -150,7 +147,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     if (rc) return rc;
     if (keeper) ev.session = keeper->id;
     if (!known && !maybe_done) known = hf__notified_row(l, l->rev, row);
-    if (!l->h->port.caps.local) hf__yielded(&l->h->port, l->e, hf__local_us());
+    if (!l->h->port.caps.local) hf__note_yield(&l->h->port, l->e, hf__local_us());
     rc = hf__lock_event(l, &ev, row, known, &out, err);
     /* 0: other holders or waiters are in the row now */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();

@@ -193,7 +193,7 @@ static int see(struct look *l)
     if (!rc) rc = hf__withdraw_orphans(w, l->row, l->until_us, &l->err);
     if (rc < 0) return store_failed(w, rc, &l->err);
     answered(w);
-    if (!l->answered && hf__lets_others_act(w, l->row)) return 0;
+    if (!l->answered && hf__leave_to_others(w, l->row)) return 0;
     if (!l->answered && hf__accept_handover(w, l->row)) return 1;
     l->known = 1;
     return GOES_ON;

@@ -16,7 +16,7 @@
 
 /* Chooses the sessions for the next event. A session that is over, or soon will be, isn't used:
    hf__cas_loop makes another. */
-static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
+static void choose_sessions(struct hf_wait *w, struct hf_event *ev)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};
     hf *h = w->h;
@@ -34,17 +34,18 @@ static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* Sets the session with which the request will hold or, if `stands`, wait in the queue. */
-static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *err)
+/* Makes or finds the session with which the request will hold or, if `queues`, wait in the queue,
+   and names it in the event. */
+static int have_session(struct hf_wait *w, struct hf_event *ev, int queues, hf_error *err)
 {
     hf *h = w->h;
     int own = (w->flags & (HF_NO_RENEW | HF_DETACHED)) != 0, rc;
     pthread_mutex_lock(&h->mu);
-    if (stands)
+    if (queues)
         rc = hf__session_have(&h->sessions, w->party.claim_ms, 0, &w->queue_session, err);
     else
         rc = hf__session_have(&h->sessions, w->party.lease_ms, own, &w->session, err);
-    if (!rc && stands)
+    if (!rc && queues)
         ev->session = w->queue_session->id;
     else if (!rc)
         w->party.session = w->session->id;
@@ -58,13 +59,13 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
 {
     hf *h = w->h;
     int rc, again = 1;
-    look_at_sessions(w, ev);
+    choose_sessions(w, ev);
     for (;;) {
         rc = hf__cas_loop(&h->port, &w->e->key, ev, row, known, until, out, err);
         known = rc == HF_UNBOUND;
         if (rc == HF_UNBOUND) {
             if (hf__find_id(row, w->party.id) >= 0) w->maybe_in_row = 1; /* a reply was lost */
-            rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
+            rc = have_session(w, ev, out->answer == HF_ANS_QUEUED, err);
             if (rc) return rc;
         } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
             /* A session has died unnoticed: one of this handle's, or another one that the row
@@ -72,7 +73,7 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
             pthread_mutex_lock(&h->mu);
             hf__recheck_sessions(h, w);
             pthread_mutex_unlock(&h->mu);
-            look_at_sessions(w, ev);
+            choose_sessions(w, ev);
         } else {
             return rc;
         }
@@ -130,7 +131,7 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
    needs no read. Of a free row only the rev and the token are known. Each such row is used once.
    Returns 1 if it has done that; 0: no such row is known, it may have been replaced since, or the
    clock was read so long ago that the lease could be over at once. */
-static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
+static int use_left_row(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;
     int known = hf__last_row_use(w, ev->kind == HF_EV_ENQUEUE, row);
@@ -158,7 +159,7 @@ static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 int hf__wait_ask_first(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int *known,
                        int64_t until, struct hf_outcome *out, hf_error *err)
 {
-    *known = is_left(w, ev, row);
+    *known = use_left_row(w, ev, row);
     if (*known || !may_acquire(w)) return HF_CONFLICT;
     int rc = acquire_in_one_request(w, ev, row, until, out, err);
     *known = rc == HF_CONFLICT;

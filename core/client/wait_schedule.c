@@ -12,12 +12,10 @@
 
 /* ---- after a look: when is the next one? ---- */
 
-static const int64_t STAGGER_US = 500000; /* each waiter acts so much later than the one ahead of it
-                                           */
-enum {
-    STAGGERED = 4
-};                                      /* for so many places; those behind act as late as the
-                                           last of these */
+/* Each of the first STAGGERED waiters acts so much later than the one ahead of it; those behind act
+   as late as the last of these. */
+static const int64_t STAGGER_US = 500000;
+enum { STAGGERED = 4 };
 static const int64_t SOONEST_US = 2000; /* between two looks */
 /* A waiter that the store notifies of changes polls, too: a notification may be lost (the server
    drops it, a broken connection takes it), and no store says so in every case. So a lost one costs
@@ -28,11 +26,8 @@ enum { NOTIFIED_POLL_MS = 5000, NOTIFIED_POLL_MOST_MS = 300000, NOTIFIED_SHARE =
 /* Polls that are due within this time are made together, so that the dispatcher wakes up less
    often. */
 static const int64_t NOTIFIED_TICK_US = 100000;
-enum {
-    CALM_TIMES = 2,
-    PAUSE_OVERTAKEN_MS = 1
-}; /* an overtaken wait tries again so often without a
-      pause, then with this pause */
+/* An overtaken wait tries again so often without a pause, then with this pause. */
+enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 };
 
 /* Returns a random time between three quarters and five quarters of `ms`. */
 static int64_t about_us(uint32_t ms)
@@ -67,9 +62,7 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
 {
     uint32_t dice;
     hf__look_at(w, 0);
-    if (hf__find_id(row, w->party.id) >= 0)
-        return; /* the request is in the row, so it isn't a
-                   newcomer */
+    if (hf__find_id(row, w->party.id) >= 0) return; /* in the row: it isn't a newcomer */
     int64_t now = hf__local_us();
     /* No wait is queued: one handle acquires the key again and again. The next attempt is an
        acquire of the driver, which needs no row. It is made soon, because that handle yields only
@@ -163,7 +156,7 @@ static int is_stuck(struct hf_wait *w, const hf_row *row)
     return is_dead(w, &row->party[row->n_holders]);
 }
 
-int hf__lets_others_act(struct hf_wait *w, const hf_row *row)
+int hf__leave_to_others(struct hf_wait *w, const hf_row *row)
 {
     int64_t at = hf__find_id(row, w->party.id);
     if (w->state != HF_WAIT_QUEUED || at < (int64_t)row->n_holders + 1) return 0;
@@ -206,7 +199,7 @@ static int64_t pause_us(const struct hf_port *port, uint32_t yields)
     return LOOKS * 1000 * (int64_t)hf__port_poll_ms(port);
 }
 
-int hf__yielded(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
+int hf__note_yield(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
 {
     if (e->wrote_us && now_us - e->wrote_us < pause_us(port, e->yields)) return 0;
     if (!e->wrote_us || now_us > e->yield_at_us) {
@@ -227,7 +220,7 @@ int hf__yields_first(struct hf_wait *w)
     if (port->caps.local || w->deadline_us <= w->started_us) return 0;
     pthread_mutex_lock(&w->h->mu);
     int64_t now = hf__local_us();
-    int waits = !hf__yielded(port, e, now) && now >= e->yield_at_us;
+    int waits = !hf__note_yield(port, e, now) && now >= e->yield_at_us;
     int64_t until = e->wrote_us + pause_us(port, e->yields);
     waits &= until < w->deadline_us;
     if (waits) hf__look_at(w, until);

@@ -37,14 +37,14 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place);
 int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place);
 /* Returns 1 if the wait is queued behind others, and they are to act on this row first; then its
    next look is planned. */
-int hf__lets_others_act(struct hf_wait *w, const hf_row *row);
+int hf__leave_to_others(struct hf_wait *w, const hf_row *row);
 
 /* ---- a pause before the first look ---- */
 
 /* Called before this handle writes the row. Returns 1 if no pause is needed: other parties are in
    the row, or the handle has not written it for as long as a pause lasts (which then counts as a
    pause). */
-int hf__yielded(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
+int hf__note_yield(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
 /* Returns 1 if the wait has to pause first: its first look is put off to look_at_us. An attempt
    (wait_ms 0) never pauses. */
 int hf__yields_first(struct hf_wait *w);

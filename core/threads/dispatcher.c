@@ -59,7 +59,7 @@ static int advance_timed(struct hf_wait *w, int64_t *takes_us)
 /* Makes one look of a wait, and ends the wait if it is over. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
-    int was_outside = hf__backs_off(w), local = h->port.caps.local != 0;
+    int backed_off = hf__backs_off(w), local = h->port.caps.local != 0;
     int64_t takes_us = h->look_takes_us;
     w->notified = 0; /* an event that comes during the look makes it look again */
     w->looking = 1;
@@ -79,7 +79,7 @@ static void advance_one(hf *h, struct hf_wait *w)
            sleeps. */
         int changes = hf__subscription_changes(w);
         if (changes) hf__subscribe_later(h, w->e);
-        if (changes || (was_outside && !hf__backs_off(w))) h->dispatcher_todo = 1;
+        if (changes || (backed_off && !hf__backs_off(w))) h->dispatcher_todo = 1;
         return;
     }
     conclude(h, w);

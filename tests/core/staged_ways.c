@@ -415,16 +415,16 @@ static void it_breathes_longer_now_and_then(void **state)
     } expected[] = {{0, 2000}, {3, 8000}, {15, 32000}, {63, 128000}, {255, 128000}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         struct hf_entry e = {.wrote_us = 1000000, .yields = expected[i].yields};
-        assert_int_equal(hf__yielded(&h->port, &e, 1000000 + expected[i].us - 1), 0);
-        assert_int_equal(hf__yielded(&h->port, &e, 1000000 + expected[i].us), 1);
+        assert_int_equal(hf__note_yield(&h->port, &e, 1000000 + expected[i].us - 1), 0);
+        assert_int_equal(hf__note_yield(&h->port, &e, 1000000 + expected[i].us), 1);
     }
     struct hf_port unqueued = h->port;
     unqueued.caps.poll_ms = 250;
     unqueued.caps.queues = 0;
     struct hf_entry e = {.wrote_us = 1000000, .yields = 63}, e2 = {.wrote_us = 1000000};
-    assert_int_equal(hf__yielded(&unqueued, &e, 1000000 + 499999), 0);
-    assert_int_equal(hf__yielded(&unqueued, &e, 1000000 + 500000), 1);
-    assert_int_equal(hf__yielded(&unqueued, &e2, 1000000 + 2000), 1);
+    assert_int_equal(hf__note_yield(&unqueued, &e, 1000000 + 499999), 0);
+    assert_int_equal(hf__note_yield(&unqueued, &e, 1000000 + 500000), 1);
+    assert_int_equal(hf__note_yield(&unqueued, &e2, 1000000 + 2000), 1);
     done();
 }
 
