@@ -160,8 +160,6 @@ void describe(const hf_party_info *p, char *to, size_t cap);
 void show_time(int64_t us, char *to, size_t cap);
 /* Writes a time span as "1h02m" or "3.5s"; "-": as long as the holder's process lives. */
 void show_left(int64_t ms, char *to, size_t cap);
-/* Copies what may be shown on a terminal: one line of valid UTF-8 without control characters. */
-void show_text(const char *from, char *to, size_t cap);
 /* Sorts and prints the lines that collect_line has collected. */
 struct lines {
     char **line; /* "KEY\0whole line" */

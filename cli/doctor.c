@@ -11,6 +11,7 @@
 #include "conform.h"
 #include "drivers.h"
 #include "port.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,14 +36,14 @@ static void tell(struct examining *e, const char *text, const char *why)
 {
     char shown[512];
     int ok = !why;
-    if (!ok && !e->bad++) show_text(why, e->why, sizeof e->why);
+    if (!ok && !e->bad++) hf__show_text(why, e->why, sizeof e->why);
     e->done++;
     if (e->o->json) {
         char *line = json_fields("{s:s, s:b}", "check", text, "ok", ok);
         if (line) fputs(line, stdout);
         free(line);
     } else {
-        show_text(text, shown, sizeof shown);
+        hf__show_text(text, shown, sizeof shown);
         live_erase();
         printf("%s  %s\n", ok ? "ok  " : "BAD ", shown);
     }

@@ -2,6 +2,7 @@
  * json.c - what `--json` prints: the same names on every store.
  */
 #include "cli.h"
+#include "shown.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@ static json_t *text(const char *from)
     char shown[HF_KEY_CAP];
     json_t *exact = json_string(from);
     if (exact) return exact;
-    show_text(from, shown, sizeof shown);
+    hf__show_text(from, shown, sizeof shown);
     return json_string(shown);
 }
 

@@ -5,6 +5,7 @@
  * of a background job would disturb another program's.
  */
 #include "cli.h"
+#include "shown.h"
 
 #include <locale.h>
 #include <poll.h>
@@ -73,7 +74,7 @@ void live_show(const int *unless, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    show_text(line, clean, sizeof clean);
+    hf__show_text(line, clean, sizeof clean);
     size_t used, n = fitting(clean, columns(), &used);
     int len = snprintf(out, sizeof out, "\r%.*s\033[K", (int)n, clean);
     if (output_add(out, (size_t)len, unless ? unless : &never))

@@ -5,6 +5,7 @@
 
 #include "admin.h"
 #include "holdfast_driver.h"
+#include "shown.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static char *line_of(const hf_info *info)
     char who[400] = "(free)", age[32] = "-", left[32] = "-", key[HF_KEY_CAP], more[40] = "";
     const char *mode = "-";
     char *line;
-    show_text(info->key, key, sizeof key);
+    hf__show_text(info->key, key, sizeof key);
     uint64_t token = info->token;
     if (info->n_holders) {
         const hf_party_info *p = &info->parties[0];
@@ -116,7 +117,7 @@ static void print_party(const hf_party_info *p)
     char who[400], since[40], left[32], owner[HF_OWNER_CAP];
     describe(p, who, sizeof who);
     show_time(p->since_us, since, sizeof since);
-    show_text(p->owner, owner, sizeof owner);
+    hf__show_text(p->owner, owner, sizeof owner);
     printf("  %s\n    since %s UTC, owner %s", who, since, owner);
     if (p->mode == HF_SHARED) printf(", shared");
     if (p->mode == HF_LIMITED) printf(", one of at most %u", p->limit);
@@ -142,7 +143,7 @@ static int print_key(void *arg, const hf_info *info)
         return 0;
     }
     char key[HF_KEY_CAP], when[40], result[HF_RESULT_CAP], by[HF_OWNER_CAP];
-    show_text(info->key, key, sizeof key);
+    hf__show_text(info->key, key, sizeof key);
     printf("%s: %s\n", key, info->n_holders ? "held by" : "free");
     for (size_t i = 0; i < info->n_holders; i++) print_party(&info->parties[i]);
     if (info->n_waiters) printf("waiting:\n");
@@ -151,7 +152,7 @@ static int print_key(void *arg, const hf_info *info)
         printf("  last token %llu\n", (unsigned long long)info->token);
     if (info->done_us) {
         show_time(info->done_us, when, sizeof when);
-        show_text(info->result, result, sizeof result);
+        hf__show_text(info->result, result, sizeof result);
         show_owner(info->done_by, by, sizeof by);
         printf("  done %s UTC by %s%s%s", when, by, *result ? ": " : "", result);
         show_time(info->keep_until_us, when, sizeof when);

@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include "os.h"
+#include "shown.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -81,7 +82,7 @@ __attribute__((format(printf, 1, 0))) static void say_args(const char *format, v
     char line[1024];
     vsnprintf(line, sizeof line, format, args);
     char shown[1024];
-    show_text(line, shown, sizeof shown);
+    hf__show_text(line, shown, sizeof shown);
     live_erase();
     char whole[1152];
     int n = snprintf(whole, sizeof whole, "holdfast: %s%s\n", shown, end);

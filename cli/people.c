@@ -7,6 +7,7 @@
 #include "cli.h"
 
 #include "os.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,40 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- text that a terminal may see ---- */
-
-/* Returns the length of the UTF-8 sequence at s; 0 if it isn't one, or is a control character. */
-static size_t shown_sequence(const unsigned char *s)
-{
-    if (*s < 0x80) return *s >= 0x20 && *s != 0x7f;
-    size_t n = *s >= 0xc2 && *s < 0xe0   ? 2
-               : *s >= 0xe0 && *s < 0xf0 ? 3
-               : *s >= 0xf0 && *s < 0xf5 ? 4
-                                         : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if (n == 2 && *s == 0xc2 && s[1] < 0xa0) return 0; /* C1 controls */
-    if (n == 3 && ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f))) return 0;
-    if (n == 4 && ((*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))) return 0;
-    return n;
-}
-
-void show_text(const char *from, char *to, size_t cap)
-{
-    size_t at = 0;
-    const unsigned char *s = (const unsigned char *)from;
-    while (*s) {
-        size_t n = shown_sequence(s);
-        if (at + (n ? n : 1) >= cap) break;
-        if (n)
-            memcpy(to + at, s, n);
-        else
-            to[at] = '?';
-        at += n ? n : 1;
-        s += n ? n : 1;
-    }
-    to[at] = 0;
-}
+/* ---- times ---- */
 
 void show_time(int64_t us, char *to, size_t cap)
 {
@@ -90,7 +58,7 @@ static void decode(const char *from, const char *end, char *to, size_t cap)
         if (encoded) s += 2;
     }
     raw[at] = 0;
-    show_text(raw, to, cap);
+    hf__show_text(raw, to, cap);
 }
 
 void read_note(const char *note, struct person *ret)
@@ -113,7 +81,7 @@ void read_note(const char *note, struct person *ret)
     if (*end || ret->pid < 0) ret->pid = 0;
     /* A note that a user has written is shown as it is. */
     if (!ret->host[0] && !ret->pid && !ret->command[0])
-        show_text(note, ret->command, sizeof ret->command);
+        hf__show_text(note, ret->command, sizeof ret->command);
 }
 
 /* Appends the text, percent-encoded where it would break the line; stops where it is full. */
@@ -121,7 +89,7 @@ static void encode(char *to, size_t cap, const char *text)
 {
     size_t at = strlen(to);
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        size_t n = shown_sequence(s); /* not cut in the middle */
+        size_t n = hf__utf8(s); /* not cut in the middle */
         if (at + 3 * (n ? n : 1) >= cap) break;
         for (size_t i = 0; i < (n ? n : 1); i++, s++)
             if (*s > 0x20 && *s < 0x7f && *s != '%')
@@ -181,8 +149,8 @@ void write_owner(char owner[HF_OWNER_CAP])
     uint64_t unique;
     gethostname(host, sizeof host - 1);
     hf__random(&unique, sizeof unique);
-    show_text(host, where, sizeof where);
-    show_text(user_name(), who, sizeof who);
+    hf__show_text(host, where, sizeof where);
+    hf__show_text(user_name(), who, sizeof who);
     if (!*who) snprintf(who, sizeof who, "%ld", (long)getuid());
     snprintf(owner, HF_OWNER_CAP, "%s@%s:%ld:%0*llx", who, where, (long)getpid(), RANDOM_DIGITS,
              (unsigned long long)unique);
@@ -205,7 +173,7 @@ void show_owner(const char *owner, char *to, size_t cap)
     const char *end = random_part(owner);
     char part[HF_OWNER_CAP];
     snprintf(part, sizeof part, "%.*s", end ? (int)(end - owner) : (int)sizeof part, owner);
-    show_text(part, to, cap);
+    hf__show_text(part, to, cap);
 }
 
 void write_note(char note[HF_NOTE_CAP], char *const *argv)
@@ -237,7 +205,7 @@ int is_carried(const hf_party_info *p)
     char host[65] = "", shown[80];
     read_note(p->note, &who);
     gethostname(host, sizeof host - 1);
-    show_text(host, shown, sizeof shown);
+    hf__show_text(host, shown, sizeof shown);
     return p->token && p->left_ms == HF_FOREVER && who.pid && !strcmp(who.host, shown) &&
            kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
@@ -257,7 +225,7 @@ void describe(const hf_party_info *p, char *to, size_t cap)
     char pid[80] = "";
     int noted = who.host[0] || who.user[0] || who.command[0];
     if (noted && was_chosen(p->owner)) {
-        show_text(p->owner, to, cap);
+        hf__show_text(p->owner, to, cap);
         size_t n = strlen(to);
         n += (size_t)snprintf(to + n, cap - n, ", ");
         if (n >= cap) return;
@@ -274,7 +242,7 @@ void describe(const hf_party_info *p, char *to, size_t cap)
     else if (who.command[0])
         snprintf(to, cap, "%s%s", who.command, pid);
     else
-        show_text(p->owner, to, cap);
+        hf__show_text(p->owner, to, cap);
 }
 
 /* ---- sorted lines ---- */

@@ -4,11 +4,27 @@
 #include "cli.h"
 
 #include "drivers.h"
+#include "shown.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const hf_caps none;
+
+/* Prints one line. */
+__attribute__((format(printf, 1, 2))) static void print_shown(const char *format, ...)
+{
+    char *line;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&line, format, args);
+    va_end(args);
+    if (n < 0) return;
+    hf__show_text(line, line, (size_t)n + 1);
+    puts(line);
+    free(line);
+}
 
 static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
                 const char *why)
@@ -24,10 +40,10 @@ static void see(void *arg, const char *scheme, const hf_driver *driver, const ch
         if (line) fputs(line, stdout);
         free(line);
     } else if (driver) {
-        printf("%-10s %s%s%s%s\n", scheme, driver->about, path ? " (" : "", path ? path : "",
-               path ? ")" : "");
+        print_shown("%-10s %s%s%s%s", scheme, driver->about, path ? " (" : "", path ? path : "",
+                    path ? ")" : "");
     } else {
-        printf("%-10s cannot be used: %s\n", scheme, why ? why : "?");
+        print_shown("%-10s cannot be used: %s", scheme, why ? why : "?");
     }
 }
 
@@ -43,7 +59,10 @@ int stores_command(const struct command *self, int argc, char **argv)
     const char *named = getenv("HOLDFAST_STORE");
     char *url = strdup(store_url ? store_url : named && *named ? named : "file:");
     if (url) wipe_url(url);
-    if (url && !o.json) printf("\nWithout -S the store is %s (%s).\n", url, store_from);
+    if (url && !o.json) {
+        putchar('\n');
+        print_shown("Without -S the store is %s (%s).", url, store_from);
+    }
     free(url);
     return finish_output();
 }

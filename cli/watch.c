@@ -6,6 +6,7 @@
 #include "admin.h"
 #include "os.h"
 #include "port.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -24,7 +25,7 @@ struct watching {
 static void print_change(FILE *to, const hf_info *info)
 {
     char who[400], when[40], key[HF_KEY_CAP];
-    show_text(info->key, key, sizeof key);
+    hf__show_text(info->key, key, sizeof key);
     show_time(info->now_us, when, sizeof when);
     fprintf(to, "%s  %s: ", when, key);
     if (info->n_holders) {

@@ -10,6 +10,7 @@
 #include "os.h"
 #include "peers.h"
 #include "renewal_queue.h"
+#include "shown.h"
 #include "url_advice.h"
 
 #include <errno.h>

@@ -7,10 +7,10 @@
 
 #include "handle.h"
 #include "kept_error.h"
-#include "key.h"
 #include "os.h"
 #include "peers.h"
 #include "session.h"
+#include "shown.h"
 #include "start_threads.h"
 #include "wait_advance.h"
 #include "wait_schedule.h"

@@ -3,6 +3,8 @@
  */
 #include "holdfast_driver.h"
 
+#include "shown.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -45,7 +47,6 @@ int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
     va_end(args);
     /* Makes one line of the text, without anything that a terminal would obey, whatever the
        arguments held. */
-    for (char *p = err->text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+    hf__show_text(err->text, err->text, sizeof err->text);
     return code;
 }

@@ -117,6 +117,28 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     done
 }
 
+@test "what would make a text look like another one isn't shown either" {
+    odd=$'\u202e\u2028\u2066\u200b\ufeff'
+    echo odd >"$odd"
+    background run --owner "o$odd." "$K$odd." -- tail -f "$odd"
+    await held "$K$odd."
+    holdfast once "$K-once$odd." -- true
+    for how in "ls" "ls --all" "show $K$odd." "show $K-once$odd." "run -n $K$odd. -- true" \
+        "release $K$odd. --token 1" "-S file:/$odd ls" \
+        "-S x:$odd stores"; do
+        # shellcheck disable=SC2086
+        run holdfast $how
+        [[ $output == *'?????'* ]]
+        [[ $output != *[$odd]* ]]
+    done
+    # A program gets the text as it is.
+    holdfast ls --json "$K$odd" | python3 -c '
+import json, sys
+document = json.load(sys.stdin)
+assert document["key"] == sys.argv[1] and document["owner"] == sys.argv[2], document
+' "$K$odd." "o$odd."
+}
+
 # bats test_tags=stores, differs
 @test "watch --json: a line per change, at once; INT ends it with 130" {
     made

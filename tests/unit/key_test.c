@@ -2,6 +2,7 @@
  * key_test.c - which keys are legal, and their hash.
  */
 #include "holdfast_driver.h"
+#include "shown.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -122,6 +123,47 @@ static void hashes_spread(void **state)
     assert_in_range(worst_high, 5, 12);
 }
 
+/* What a terminal would obey, or what makes a text look like another one, is never shown. */
+static void text_for_people_has_nothing_hidden(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } texts[] = {
+        {"", ""},
+        {"a\xc3\xa9\xe9\x8d\xb5\xf0\x9f\x94\x92z", "a\xc3\xa9\xe9\x8d\xb5\xf0\x9f\x94\x92z"},
+        {"a\nb\x1b]\x7f.", "a?b?]?."},
+        {"\xc2\x80 \xc2\x9f \xc2\xa0", "? ? \xc2\xa0"}, /* C1 */
+        {"x\xe2\x80\xae"
+         "cba\xe2\x81\xa6y\xd8\x9c",
+         "x?cba?y?"}, /* direction */
+        {"a\xe2\x80\xa8"
+         "b\xe2\x80\xa9.",
+         "a?b?."}, /* lines */
+        {"a\xe2\x80\x8b"
+         "b\xef\xbb\xbf"
+         "c\xc2\xad",
+         "a?b?c?"},                                               /* no width */
+        {"\xf3\xa0\x80\x81\xf3\xa0\x81\xbf", "??"},               /* tags */
+        {"\xe2\x80\x8c\xe2\x80\x8d", "\xe2\x80\x8c\xe2\x80\x8d"}, /* parts of words */
+        {"\xff\xc3 \xe2\x80", "?? ??"},                           /* no UTF-8 */
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char shown[64], same[64];
+        hf__show_text(texts[i].text, shown, sizeof shown);
+        assert_string_equal(shown, texts[i].shown);
+        snprintf(same, sizeof same, "%s", texts[i].text);
+        hf__show_text(same, same, sizeof same);
+        assert_string_equal(same, texts[i].shown);
+        hf_error err;
+        hf_fail(&err, HF_INVALID, 0, "%s", texts[i].text);
+        assert_string_equal(err.text, texts[i].shown);
+    }
+    char small[4]; /* never cut within a character */
+    hf__show_text("a\xe9\x8d\xb5", small, sizeof small);
+    assert_string_equal(small, "a");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -129,6 +171,7 @@ int main(void)
         cmocka_unit_test(illegal_keys_are_refused_with_the_reason),
         cmocka_unit_test(the_longest_key_has_512_bytes),
         cmocka_unit_test(hashes_spread),
+        cmocka_unit_test(text_for_people_has_nothing_hidden),
     };
     return TEST_MAIN(tests);
 }
