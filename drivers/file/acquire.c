@@ -4,7 +4,9 @@
 #include "hot.h"
 #include "store.h"
 
-/* Grants a free key under the bucket's lock. HF_CONFLICT: *cur is the current row. */
+/* Grants the key if it is free; makes a cell for it if it has none. The caller holds the bucket's
+   lock. Returns 0; HF_CONFLICT: the key isn't free, and *cur is its row; another HF_NEED_...: the
+   caller unlocks, provides that, and calls again; or an error. */
 static int grant_locked(const struct hf__op *op, struct hf__bucket *b, const hf_party *party,
                         size_t need, int64_t clock_us, hf_row *cur, struct hf__found *f)
 {
@@ -12,7 +14,8 @@ static int grant_locked(const struct hf__op *op, struct hf__bucket *b, const hf_
     int rc = hf__locate(op, b, f);
     if (!rc && !f->cell) {
         rc = hf__cell_make(op, b, f, need);
-        /* A key that is new here may have been used a moment ago in a file that was removed. */
+        /* The clock is read again: a key that is new here may have had a grant a moment ago in a
+           file that was removed since, and its token must not repeat. */
         clock_us = HF_NOW(op->c) + op->c->offset_us;
     }
     if (rc) return rc;
@@ -51,7 +54,7 @@ static int acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
             *ret_clock_us = clock_us;
             return rc;
         }
-        /* Any failure but "out of memory" comes from the disk. */
+        /* All positive results but HF_NEED_PARTIES need the disk. */
         if (party->flags & HF_PARTY_AT_ONCE && rc > 0 && rc != HF_NEED_PARTIES)
             return HF_WOULD_WAIT;
         rc = hf__provide(&op, rc, &f, need, cur);
@@ -59,7 +62,8 @@ static int acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     return rc;
 }
 
-/* This store's acquire only grants: where a row is memory, waiters enter the queue by an update. */
+/* Only grants. Waiters enter the queue by hf__rows_update, which is as fast here: a row is
+   memory. */
 int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {

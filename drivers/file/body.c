@@ -1,5 +1,6 @@
 /*
- * body.c - bodies to rows and back, and the done marker, which has a place of its own.
+ * body.c - turns bodies into rows and back. The done marker isn't in the body, but in a pair of
+ * sectors of its cell.
  */
 #include "shared.h"
 #include "sum.h"
@@ -123,9 +124,10 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
         if (rc || same_marker(&m, row)) return rc;
     }
     /*
-     * The copy that is written now holds the marker before the current one. Should the power fail
-     * while the disk reads this sector, half of it old and half new, the current one must be there.
-     * (A removal doesn't wait: it may bring an older marker back, which was over as well.)
+     * This write overwrites the copy with the marker before the current one. If the power fails
+     * while the disk writes that sector, the sector may be torn; then the current marker must be on
+     * disk. (The removal of a marker doesn't wait for the disk: a power cut may then bring an older
+     * marker back, whose time is over, too.)
      */
     int is_durable = f->durable_of == f->cell && f->durable_marker == head->marker_seq;
     if (marks && head->marker_seq > 1 && !is_durable) return HF_NEED_SYNC;
@@ -147,17 +149,19 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
     return 0;
 }
 
-/* ---- waiters that were granted the key ---- */
+/* ---- waiters to be woken ---- */
 
-/* Notes the wakeups that this write owes. The old and the new list of parties have the same order,
-   so the search for a party goes on where the last one was found. */
+/* Posts and notes the wakeups that this write owes: to each party that holds in *row but waits in
+   the current body; and to the first waiter, if it has to plan its next look again. The old and the
+   new list of parties have the same order, so the search for a party goes on where the last one was
+   found. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                       struct hf__owed *owed)
 {
     const unsigned char *first = (const unsigned char *)(f->at + 1), *p = first;
     const unsigned char *end = first + hf__used(&f->head);
     hf_party old;
-    int64_t end_us = 0; /* the end of the hold as hf_row_end computes it, in the row before */
+    int64_t end_us = 0; /* hf_row_end of the row before this write */
     for (uint32_t i = 0; i < hf__holders(&f->head) && end - p >= HF_PARTY_FIXED; i++) {
         HF_COPY_OUT("granted.held", &old, p, HF_PARTY_FIXED);
         if (!(old.flags & HF_PARTY_UNCLAIMED) && old.expires_us &&
@@ -171,8 +175,8 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
         int64_t end_now_us = hf_row_end(row);
         int anew = end_now_us != end_us;
         if (!anew && end_now_us && hf__waiters(&f->head) && end - p >= HF_PARTY_FIXED) {
-            /* The new head of the queue planned to look at that end a little later than the former
-               head did. */
+            /* If another waiter is the first now, its plan is late: waiters further back look a
+               little later after that end than the first one. */
             HF_COPY_OUT("granted.first", &old, p, HF_PARTY_FIXED);
             anew = memcmp(old.id, head->id, sizeof old.id) != 0;
         }

@@ -1,9 +1,9 @@
 /*
- * cell.c - the cells of a bucket. The space that they are made of: space.c.
+ * cell.c - the cells of a bucket: chains, search, creation. space.c allocates the space for them.
  *
- * Chains are append-only, and space is given away from the bottom of the file to its top, so every
- * link of a chain goes upwards: no damage can make one endless. A cell, a body or a marker is
- * filled before the link to it is stored.
+ * Chains are append-only, and space is allocated from the bottom of the file to its top. So every
+ * link of a chain leads to a greater offset, which is checked: no damage can make a chain endless.
+ * A cell, a body or a marker is filled before the link to it is stored.
  */
 #include "marks.h"
 #include "sum.h"
@@ -49,8 +49,7 @@ int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
     if (!hf__sealed(self) || hf__unseal(self) >> 8 != line || !key_lines ||
         key_lines > HF_KEY_CAP / HF_LINE)
         return hf__damaged(op, &cell->self, "the head of a cell");
-    rc = hf__reach(op, line, 1 + key_lines); /* the present size, which may be more than this client
-                                            knew */
+    rc = hf__reach(op, line, 1 + key_lines); /* the file may have grown since this client looked */
     if (rc == HF_CORRUPT) return hf__damaged(op, cell, "a cell cut off");
     if (rc) return rc;
     *ret = cell;
@@ -72,7 +71,7 @@ int hf__current(const struct hf__op *op, struct hf__found *f)
 {
     struct hf__cell *cell = f->cell;
     unsigned code;
-    /* Pairs with the store that publishes: the body was written before. */
+    /* Pairs with the store in hf__publish: the body that seq names is complete. */
     f->seq = HF_LOAD("current.seq", &cell->seq);
     if (!hf__sealed(f->seq)) return hf__damaged(op, &cell->seq, "the sequence of a cell");
     _Atomic uint64_t *link = &cell->body[hf__unseal(f->seq) & 1];
@@ -98,7 +97,8 @@ static int same_key(const struct hf__op *op, struct hf__cell *cell, uint64_t wor
         return hf__damaged(op, &cell->key, "the length of a key");
     if (len == op->key->len && HF_SAME("find.key", hf__cell_key(cell), op->key->text, len))
         return 1;
-    /* Two keys with one hash are very rare; a damaged key is likelier, and may be this one. */
+    /* Two keys with one hash are very rare. It is likelier that the cell's key is damaged, and was
+       the key that is looked for. */
     HF_COPY_OUT("find.text", text, hf__cell_key(cell), len);
     if (hf_key_hash(text, len) != op->key->hash)
         return hf__damaged(op, hf__cell_key(cell), "the text of a key");
@@ -118,7 +118,8 @@ int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
         if (!whole || hash == op->key->hash) {
             rc = hf__current(op, f);
             if (rc) return rc;
-            /* The key of a vacant cell isn't read: a client may have died while writing it. */
+            /* The key of a vacant cell isn't read: a client may have died while it wrote the key.
+             */
             int live = !(hf__flags(&f->head) & HF_BODY_VACANT);
             if (live && !whole) return hf__damaged(op, f->cell, "the key of a cell");
             if (live) rc = same_key(op, f->cell, word);
@@ -131,7 +132,7 @@ int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 
 /* ---- making things ---- */
 
-/* Returns the code of the least body that holds so many bytes; HF_BODY_CODES: none does. */
+/* Returns the size code of the smallest body that holds `need` bytes; HF_BODY_CODES: none does. */
 static unsigned code_for(size_t need)
 {
     unsigned code = 0;
@@ -156,8 +157,8 @@ int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t nee
         struct hf__piece p;
         code = code_for(need);
         if (code == HF_BODY_CODES) return too_large(op);
-        /* If a cell has markers, the disk must always have a whole body, which says what the
-           markers mean. */
+        /* If a cell has markers, one whole body must always be on disk: it says which marker
+           counts. */
         int is_durable = f->at == f->durable_at[0] || f->at == f->durable_at[1];
         if (HF_LOAD("room.marker", &f->cell->marker) && !is_durable) return HF_NEED_SYNC;
         int rc = hf__allocation_begin(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
@@ -198,14 +199,14 @@ int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
 {
     struct hf__piece p;
     if (HF_LOAD("marks.made", &s->marks))
-        return 0; /* the marks that a former session in this slot has left */
+        return 0; /* a former session in this slot has made the marks */
     int rc = hf__allocation_begin(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     if (rc == HF_NEED_SPACE) {
         rc = hf__space(op, sizeof(struct hf__key_marks));
         if (!rc) rc = hf__allocation_begin(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     }
     if (rc) return rc;
-    /* Space that was taken back from a dead client may hold what that client wrote. */
+    /* The space isn't zero if it was taken back from a dead client that had written to it. */
     struct hf__key_marks *m = hf__line_at(op->c, p.line);
     for (int i = 0; i < HF_MARK_LEAVES / 64; i++) HF_STORE("marks.some", &m->some[i], 0);
     for (int i = 0; i < HF_MARK_LEAVES; i++) HF_STORE("marks.leaf", &m->leaf[i], 0);
@@ -213,8 +214,8 @@ int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
     return 0;
 }
 
-/* Finds a vacant cell of the bucket with room for a key of so many lines, and the chain's last
-   link. */
+/* Finds a vacant cell of the bucket with room for a key of key_lines lines: f->cell, or NULL if
+   there is none. Then *ret_end is the last link of the chain, to append to. */
 static int find_vacant(const struct hf__op *op, struct hf__bucket *b, uint64_t key_lines,
                        struct hf__found *f, _Atomic uint64_t **ret_end)
 {
@@ -240,9 +241,9 @@ static void name_cell(struct hf__cell *cell, const hf_rowkey *key)
 }
 
 /*
- * A key that is made again must not repeat a rev that it had before it was deleted. A vacant cell
- * keeps its last rev, but may be reused for another key; so the bucket keeps the greatest rev that
- * it lost: 53 bits of it, and 11 of a hash as a check.
+ * A row that is made again must not repeat a rev that it had before it was deleted. The vacant cell
+ * keeps the last rev, but may be reused for another key. So the bucket keeps the greatest rev of
+ * its deleted rows, the floor: 53 bits of rev, and 11 bits of a hash as a check.
  */
 static uint64_t floor_word(uint64_t rev) { return rev << 11 | (rev * HF_SEAL_FACTOR) >> 53; }
 
@@ -261,7 +262,7 @@ int hf__floor_raise(const struct hf__op *op, struct hf__bucket *b, uint64_t rev)
     return rc;
 }
 
-/* Sets the rev from which the found cell goes on: at least the bucket's floor. */
+/* Raises the rev of the found cell, which the next write exceeds, to the bucket's floor. */
 static int floor_apply(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     uint64_t floor;
@@ -295,8 +296,8 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
     HF_STORE("make.body", &cell->body[1], hf__seal((body + body_lines) << 8 | code));
     HF_STORE("make.marker", &cell->marker, 0);
     name_cell(cell, op->key);
-    /* Written last of its line, so that after a power cut in between the cell shows that it isn't
-       whole. */
+    /* Written as the last word of its line: if a power cut comes before, `self` is 0, and recovery
+       sees that the cell isn't whole. */
     atomic_thread_fence(memory_order_release);
     HF_PUT("make.self", cell->self, hf__seal(p.line << 8 | key_lines));
     f->cell = cell;
@@ -304,7 +305,7 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
     f->at = hf__line_at(op->c, body);
     f->head = (struct hf__body){.extent = (uint64_t)HF_BODY_VACANT << 32};
     hf__put_head(cell, f->at, &f->head);
-    hf__put_head(cell, hf__line_at(op->c, body + body_lines), &f->head); /* for recovery */
+    hf__put_head(cell, hf__line_at(op->c, body + body_lines), &f->head); /* recovery reads both */
     hf__allocation_end(op->c, &p);
     return floor_apply(op, b, f);
 }

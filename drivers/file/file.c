@@ -1,5 +1,5 @@
 /*
- * file.c - the `file:` driver: its table, URLs, opening and closing, sync, doctor's look.
+ * file.c - the `file:` driver: its table of operations, URLs, open and close, sync, inspect.
  *
  * A store is one file, mapped by every process that uses it. The state is in shared memory; system
  * calls only sleep, wake, and ask whether a process lives. layout.h has the format, shared.h the
@@ -94,7 +94,8 @@ static int resolve(hf_url *url, hf_error *err)
     return hf_url_set_path(url, path, err);
 }
 
-/* Resolves the path again, for callers that open the driver without the core. */
+/* Makes the URL's path absolute. The core has called `resolve` before; a caller that opens the
+   driver without the core hasn't. */
 static int find_path(hf_store *st, const hf_url *url, hf_error *err)
 {
     hf_url absolute = *url;
@@ -168,7 +169,7 @@ int hf__file_attach(void *base, uint64_t lines, const struct hf__file_env *env, 
     c->env = env;
     c->env_arg = env_arg;
     c->io_timeout_us = 5000000;
-    atomic_store_explicit(&c->look_at_us, INT64_MAX, memory_order_relaxed); /* there is no file */
+    atomic_store_explicit(&c->look_at_us, INT64_MAX, memory_order_relaxed); /* no file to check */
     uint64_t limit = HF_LOAD("attach.limit", &HF_ALLOC(c)->limit);
     atomic_store_explicit(&c->limit, hf__unseal(limit), memory_order_relaxed);
     int rc = hf__boot_read(&op, &boot);
@@ -202,7 +203,8 @@ static int sync_store(hf_store *st, const hf_rowkey *key, hf_error *err)
     if (rc) return rc;
     rc = hf__sync_key(&op);
     if (rc) return rc;
-    /* A marker in a file that was replaced is lost: no client will open that file again. */
+    /* If the path leads to another file by now, the marker is lost: no client will open the old
+       file again. */
     if (HF_ENV(c, same_file)(c, &why)) hf__break(c, HF_CORRUPT, why);
     return hf__broken(&op);
 }

@@ -1,15 +1,18 @@
 /*
  * hints.h - where a key's cell was when it was used last.
  *
- * A caller's own hint (hf_rowkey) is forgotten with the key. Where chains are long (a million
- * keys), following one costs a cache miss for each link: then the lines of the keys used last are
- * kept here, too (not before: it takes up to 16 MB). A hint all the same: what it leads to is
- * checked, and was read under the lock of that key's bucket before, which is held where it is
- * looked at. Relaxed for the same reason.
+ * The core keeps a hint with each key that it knows (hf_rowkey), and forgets it with the key. If a
+ * store has very many keys (a million), chains are long, and each link costs a cache miss. From
+ * then on the client keeps a table of its own here, with the cells of the keys that it used last.
+ * The table takes up to 16 MB, so it isn't made before.
  *
- * It is a cache of sets of eight, of which each is one line of the processor's: a bucket has some
- * of them. A way is line << TAG | some bits of the key's hash, so that another key's cell, which
- * isn't in the processor's cache, is seldom looked at in vain; 0: none.
+ * A hint may be out of date, so the cell that it leads to is checked, under the bucket's lock. All
+ * hints of a bucket's keys are also written under that lock, which orders the accesses: relaxed
+ * order is enough.
+ *
+ * The table is a cache of sets with eight ways; a set fills one cache line, and each bucket has
+ * some sets. A way is line << TAG | some bits of the key's hash; 0: empty. The bits make it rare
+ * that another key's cell is fetched in vain.
  */
 #ifndef HF_FILE_HINTS_H
 #define HF_FILE_HINTS_H
@@ -22,7 +25,8 @@ enum { HF_HINTS = 1 << 21, HF_LONG_CHAIN = 8, HF_WAYS = HF_LINE / 8, HF_TAG = 24
 enum { HF_SETS = HF_HINTS / HF_WAYS / (int)HF_FILE_BUCKETS };
 _Static_assert(HF_SETS > 0 && HF_SETS * HF_WAYS * HF_FILE_BUCKETS == HF_HINTS, "whole sets");
 
-/* The sets begin at the first whole cache line of the allocation. */
+/* Returns the set for keys with that hash. The sets begin at the first whole cache line of the
+   allocation. */
 static inline _Atomic uint64_t *hf__set_of(_Atomic uint64_t *all, uint64_t hash)
 {
     uint64_t bucket = hash % HF_FILE_BUCKETS, set = hash / HF_FILE_BUCKETS % HF_SETS;
@@ -48,7 +52,7 @@ static inline void hf__fetch_ahead(const struct hf__client *c, uint64_t line)
     for (int i = 0; i < LINES; i++) __builtin_prefetch(at + (size_t)i * HF_LINE, 1);
 }
 
-/* The line; 0: nobody knows. */
+/* Returns the line of the key's cell as the hints have it; 0: there is no hint. */
 static inline uint64_t hf__hint_of(const struct hf__client *c, const hf_rowkey *key)
 {
     uint64_t line = key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
@@ -77,8 +81,8 @@ static inline _Atomic uint64_t *hf__hints_made(struct hf__client *c, uint32_t li
     return none;
 }
 
-/* Notes where the key's cell is, after it was found behind so many links. Under its bucket's
-   lock. */
+/* Notes the line of the key's cell, which was found at the end of `links` links. The caller holds
+   the bucket's lock. */
 static inline void hf__hint_keep(struct hf__client *c, const hf_rowkey *key, uint64_t line,
                                  uint32_t links)
 {

@@ -1,8 +1,8 @@
 /*
- * hot.h - the common case of acquire and replace, which is the hot path of the whole library: the
- * caller's hint names the key's cell, nobody holds the bucket's lock, there is neither marker nor
- * queue, and the new body fits. That takes one compare-and-swap and no call into another file.
- * Whatever else it finds, it lets go and leaves everything to the general path.
+ * hot.h - the common case of acquire and replace: a hint names the key's cell, the bucket's lock is
+ * free, the row has neither marker nor queue, and the new body fits. That takes one
+ * compare-and-swap and no call into another file. In all other cases the caller takes the general
+ * path.
  */
 #ifndef HF_FILE_HOT_H
 #define HF_FILE_HOT_H
@@ -12,19 +12,20 @@
 #include "store.h"
 #include "sum.h"
 
-/* Revs may be ahead of the clock by less than a machine takes to start again, since a power cut may
-   take each of them; what is more has to be known to the disk first (see hf__raise_ceiling). */
+/* A power cut may lose any rev, and revs must not repeat after it. A rev that is ahead of the clock
+   by less than this is exceeded anyway, since a machine takes longer to start. A rev that is
+   further ahead needs a ceiling on disk first (hf__raise_ceiling). In microseconds. */
 enum { HF_AHEAD_US = 100000 };
 
-/* A client with the file open makes no system call, so nothing tells it that the path now leads to
-   another file: it looks once a second. */
+/* Returns 1 if the client has to check whether the path still leads to its file. It does so once a
+   second, because operations make no system call that would report it. */
 static inline int hf__is_time_to_look(const struct hf__client *c, int64_t clock_us)
 {
     return clock_us >= atomic_load_explicit(&c->look_at_us, memory_order_relaxed);
 }
 
-/* Returns 1 in the common case that the store is usable. Relaxed: an operation more or less doesn't
-   matter. */
+/* Returns 1 if the store is usable, and nothing asks for a check of the file. Relaxed order is
+   enough, because the check may come an operation later. */
 static inline int hf__is_sound(const struct hf__client *c)
 {
     return !atomic_load_explicit(&c->broken, memory_order_relaxed) &&
@@ -33,30 +34,31 @@ static inline int hf__is_sound(const struct hf__client *c)
 
 /* ---- revs and clocks ---- */
 
-/* Returns what hf_rev_next does, without the call. */
+/* Returns what hf_rev_next returns; inlined. */
 static inline uint64_t hf__rev_after(uint64_t previous, int64_t clock_us)
 {
     uint64_t floor = clock_us > 0 ? (uint64_t)clock_us : 0;
     return previous + 1 > floor ? previous + 1 : floor;
 }
 
-/* If the grant has no lease, nothing ends by its time, so a clock that is a little behind
-   will do. */
+/* Returns the store's clock for a grant to `party`. Without a lease nothing ends by it, so a
+   cheaper clock that is some milliseconds behind will do. */
 static inline int64_t hf__clock_for(struct hf__client *c, const hf_party *party)
 {
     return (party->lease_ms ? HF_NOW(c) : HF_ENV(c, rough_now)(c)) + c->offset_us;
 }
 
-/* Revs run ahead of the clock only if a key is written more than once in a microsecond, and for
-   long. Then a power cut must not bring the store back with a clock behind them. */
+/* Returns 1 if the rev is so far ahead of the clock that the ceiling has to be raised before it is
+   written. That happens only if a key is written more than once a microsecond for long. */
 static inline int hf__is_ahead(const struct hf__client *c, uint64_t rev, int64_t clock_us)
 {
     return HF_UNLIKELY((int64_t)rev > clock_us + HF_AHEAD_US) &&
            rev > atomic_load_explicit(&c->ceiling_us, memory_order_relaxed);
 }
 
-/* Returns 1 if another client's rev isn't too far ahead of the clock. A clock that was read lately
-   is enough, because it is behind at most. */
+/* Returns 1 if a rev that the core has computed isn't too far ahead of the clock. It compares with
+   a clock that was read lately, which is never ahead of the present one: that errs to the safe
+   side. */
 static inline int hf__is_in_reach(const struct hf__client *c, uint64_t rev)
 {
     return (int64_t)rev <= atomic_load_explicit(&c->last_us, memory_order_relaxed) + HF_AHEAD_US ||
@@ -74,7 +76,8 @@ struct hf__hot {
     struct hf__body head; /* of *at */
 };
 
-/* Returns the address of a body that lies within the file, or NULL. */
+/* Returns the address of the body that the link leads to, and its size; NULL: it isn't within the
+   file, or the link is damaged. */
 static inline struct hf__body *hf__hot_body(const struct hf__client *c, _Atomic uint64_t *link,
                                             size_t *ret_size)
 {
@@ -86,8 +89,9 @@ static inline struct hf__body *hf__hot_body(const struct hf__client *c, _Atomic 
     return hf__line_at(c, line);
 }
 
-/* Finds a key by its hint. The hint may be old: cells never move, but a vacant one may have got
-   another key. */
+/* Finds the key's cell by its hint. Returns 1: *h is filled in; 0: take the general path. The hint
+   may be out of date: cells never move, but a vacant cell may have got another key. The caller
+   holds the bucket's lock. */
 static inline int hf__is_hot(const struct hf__client *c, const hf_rowkey *key, struct hf__hot *h)
 {
     uint64_t line = hf__hint_of(c, key);
@@ -109,8 +113,8 @@ static inline int hf__is_hot(const struct hf__client *c, const hf_rowkey *key, s
 
 /* ---- writing bodies ---- */
 
-/* Stores in *to the row of a grant: `party` holds, no request waits. Copies to *cur what the grant
-   reports. */
+/* Writes the row of a grant into the body *to: `party` holds, no request waits, the marker stays.
+   Fills in the part of *cur that an acquire reports. */
 static inline void hf__put_taken(struct hf__cell *cell, const struct hf__body *was,
                                  struct hf__body *to, uint64_t rev, const hf_party *party,
                                  int64_t clock_us, hf_row *cur)
@@ -119,7 +123,8 @@ static inline void hf__put_taken(struct hf__cell *cell, const struct hf__body *w
     unsigned char *in = (unsigned char *)(to + 1);
     hf_party *fixed = (hf_party *)(void *)in;
     size_t size = (size_t)(hf__put_party(in, party) - in);
-    /* After the copying, not in between: reading back what was just written would stall. */
+    /* These fields are written after the whole party was copied: reading bytes of `party` that were
+       just written in smaller pieces would stall the processor. */
     HF_PUT("taken.token", fixed->token, rev);
     HF_PUT("taken.since", fixed->since_us, clock_us);
     HF_PUT("taken.expires", fixed->expires_us, expires_us);
@@ -136,7 +141,8 @@ static inline void hf__put_taken(struct hf__cell *cell, const struct hf__body *w
     hf__tell_grant(cur, party, rev, clock_us);
 }
 
-/* Stores the row, except for its marker, which h->extent and h->marker_seq name. */
+/* Writes the row into the body *to, except for its marker: hf__put_marker has noted that in
+   h->extent and h->marker_seq. */
 static inline void hf__put_row(struct hf__cell *cell, struct hf__body *to, const hf_row *row,
                                size_t need, struct hf__body *h)
 {

@@ -1,5 +1,5 @@
 /*
- * layout.h - what lies in the mapped file: its format. How it is touched: shared.h.
+ * layout.h - the format of the mapped file. shared.h has the rules for accessing it.
  *
  * Contents: geometry; words that check themselves; the layout.
  */
@@ -19,7 +19,8 @@
 #ifndef HF_FILE_SLOTS
 #define HF_FILE_SLOTS 4096u
 #endif
-/* Not part of the layout: a new store's room for cells, and how much it grows at least. */
+/* In bytes, and not part of the format: a new store's room for cells; by how much a store grows at
+   least. */
 #ifndef HF_FILE_FIRST_HEAP
 #define HF_FILE_FIRST_HEAP (512 * 1024)
 #endif
@@ -38,17 +39,18 @@ enum {
 };
 #define HF_BODY_LINES(code) ((uint64_t)(HF_BODY_LEAST / HF_LINE) << (code))
 
-/* Bytes that are only ever locked, far beyond the end of any file. */
+/* Offsets of bytes that are only locked, never read or written. They lie beyond the end of any
+   file. */
 #define HF_BYTE_SESSION (INT64_C(1) << 40)        /* + slot: locked as long as the session lives */
-#define HF_BYTE_CLIENT  (HF_BYTE_SESSION + 65536) /* + slot: as long as its process lives */
+#define HF_BYTE_CLIENT  (HF_BYTE_SESSION + 65536) /* + slot: locked as long as its client lives */
 #define HF_BYTE_RECOVER (HF_BYTE_SESSION + 131072)
 #define HF_BYTE_GROW    (HF_BYTE_SESSION + 131073)
 
 /* ---- words that check themselves ---- */
 
 /*
- * A value below 2^40 with 24 bits of a hash of it. One store publishes both, so no crash leaves
- * half of it; any flipped bit shows. 0 stays 0: "none".
+ * A sealed word is a value below 2^40 with 24 bits of the value's hash. It is written by one store,
+ * so no crash leaves half of it, and a flipped bit is noticed. The sealed 0 is 0: "none".
  */
 #define HF_SEAL_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 static inline uint64_t hf__seal(uint64_t value)
@@ -64,14 +66,15 @@ static inline uint64_t hf__session_id(uint64_t generation, uint32_t slot)
     return generation << 16 | slot;
 }
 
-/* How a session is written into a lock word: generation, slot, 10 bits of hash, contended bit. */
+/* Returns the lock word that names the session: generation, slot, 10 bits of a hash, and the
+   contended bit, which is 0. */
 #define HF_CONTENDED UINT64_C(1)
 static inline uint64_t hf__lock_word(uint64_t session)
 {
     uint64_t v = session >> 16 << 12 | (session & 0xfff);
     return v << 11 | (v * HF_SEAL_FACTOR) >> 54 << 1;
 }
-/* The session in a lock word, 0 if the word is damaged. */
+/* Returns the session that a lock word names; 0: the word is damaged. */
 static inline uint64_t hf__lock_owner(uint64_t word)
 {
     uint64_t v = word >> 11, session = v >> 12 << 16 | (v & 0xfff);
@@ -93,9 +96,10 @@ struct hf__static { /* sector 0: written once, never changed */
 struct hf__boot { /* two copies, in sectors 1 and 2; the valid one with the greater seq counts */
     uint64_t seq;
     uint8_t boot_id[16];
-    uint64_t timens;   /* the time namespace's inode */
+    uint64_t timens;   /* the inode of the time namespace, which has its own CLOCK_BOOTTIME */
     int64_t offset_us; /* the store's clock is CLOCK_BOOTTIME plus this */
-    int64_t ahead_us;  /* how far ahead of the time of day its clock began; an hour at most */
+    int64_t ahead_us;  /* how far ahead of the time of day the store's clock was when this boot
+                          began; an hour at most */
     uint8_t unused[HF_SECTOR - 56];
     uint64_t sum;
 };
@@ -103,18 +107,22 @@ struct hf__boot { /* two copies, in sectors 1 and 2; the valid one with the grea
 struct hf__alloc { /* sector 3 */
     _Atomic uint64_t lock;
     _Atomic uint64_t bump;  /* sealed: the first line that was never allocated */
-    _Atomic uint64_t limit; /* sealed: lines that the file certainly has */
-    /* The allocation under way: the bump to return to (0: none), unless the word at intent_word
-       reads intent_link already. All sealed. */
+    _Atomic uint64_t limit; /* sealed: how many lines the file has at least */
+    /* The allocation under way. intent_bump: what bump was before (0: there is none). intent_word:
+       where the link will be stored, as an offset in words; intent_link: the link. If a client dies
+       before it has stored the link, bump is set back. All sealed. */
     _Atomic uint64_t intent_bump, intent_word, intent_link;
-    _Atomic uint64_t stale, clean; /* how often space was taken back; how often synced */
-    _Atomic uint64_t ceiling; /* sealed, in seconds: no rev may be above it, unless the clock is */
+    /* stale: how often space was taken back from a dead client. clean: the value of stale when the
+       whole file was last synced. Nothing is allocated while they differ. */
+    _Atomic uint64_t stale, clean;
+    _Atomic uint64_t ceiling; /* sealed, in seconds: a rev that is far ahead of the clock is below
+                                 it */
 };
 
-struct hf__slot {                /* a session */
+struct hf__slot {                /* the place of a session */
     _Atomic uint64_t generation; /* sealed */
     _Atomic uint64_t marks;      /* sealed line of the struct hf__key_marks of wakeup 0; 0: none */
-    _Atomic uint64_t missed;     /* 1: a mark couldn't be made */
+    _Atomic uint64_t missed;     /* 1: a mark couldn't be made, so any key may be meant */
     uint64_t unused[5];
     _Atomic uint32_t wakeup[HF_FILE_WAKEUPS];
 };
@@ -122,11 +130,12 @@ struct hf__slot {                /* a session */
 struct hf__bucket {
     _Atomic uint64_t lock;
     _Atomic uint64_t head;  /* sealed line of the first cell */
-    _Atomic uint64_t debt;  /* the wakeup whose counter was raised, but which is still to be made */
+    _Atomic uint64_t debt;  /* wakeups whose counter was raised, but whose sleepers may not have
+                               been woken yet: lock.c; 0: none */
     _Atomic uint64_t floor; /* the greatest rev that was deleted in this bucket, with a check */
 };
 
-/* A cell is this line, the lines of its key, and two bodies (at first right behind it). */
+/* A cell is this line and the lines of its key. It has two bodies, at first right behind it. */
 struct hf__cell {
     uint64_t self;         /* sealed: line << 8 | lines of its key; never changes */
     _Atomic uint64_t next; /* sealed line of the next cell of the bucket */
@@ -142,12 +151,13 @@ enum hf__body_flag {
     HF_BODY_MARKED = 2  /* the marker with the number marker_seq is the row's */
 };
 
-/* All fields are words: they are written one by one, and read again soon after. */
+/* The head of a body; its parties follow. All fields are 64-bit words, which are written one by one
+   and can be read again at once without a stall of the processor. */
 struct hf__body {
     uint64_t rev, token;
     uint64_t counts;     /* holders | waiters << 32 */
-    uint64_t extent;     /* bytes of parties behind this | enum hf__body_flag << 32 | sum << 40 */
-    uint64_t marker_seq; /* of the last marker written */
+    uint64_t extent;     /* bytes of the parties | enum hf__body_flag << 32 | their sum << 40 */
+    uint64_t marker_seq; /* seq of the marker that was written last */
     uint64_t check;
 };
 static inline uint32_t hf__holders(const struct hf__body *b) { return (uint32_t)b->counts; }
@@ -192,7 +202,8 @@ _Static_assert(HF_PARTY_FIXED == 65 && offsetof(hf_party, session) == 40 &&
 #define HF_PARTY_BYTES(owner_len, note_len) \
     (((size_t)HF_PARTY_FIXED + (owner_len) + (note_len) + 7) & ~(size_t)7)
 
-/* A store's address space, and so its greatest size. The thread sanitizer shadows all of it. */
+/* How many bytes of address space a store reserves, which is also its greatest size. Less with the
+   thread sanitizer, because that needs memory for all of it. */
 #ifndef HF_FILE_RESERVE
 #if defined(__SANITIZE_THREAD__) || defined(HF_SEAM)
 #define HF_FILE_RESERVE (UINT64_C(256) << 20)

@@ -1,11 +1,12 @@
 /*
  * lock.c - lock words that outlive their owners, and the wakeups of sessions.
  *
- * A lock word names its owner's session. A thread that finds the word held spins briefly, sets the
- * contended bit and sleeps; if the named client is dead the thread takes the word over by
- * compare-and-swap. Only one thing has to be repaired then: the dead client may have granted a key
- * without waking the waiter. So the new owner wakes that waiter again. That is idempotent; if the
- * new owner dies, too, the next one does the same.
+ * A lock word names its owner's session. A thread that finds the word held spins briefly, then sets
+ * the contended bit and sleeps. If the named client is dead, the thread takes the word over by
+ * compare-and-swap. Only one thing has to be repaired then: the dead client may have granted keys
+ * of the bucket without waking the waiters. So the new owner wakes all waiters of the bucket that
+ * may be concerned. To wake one twice does no harm. If the new owner dies, too, the next owner does
+ * the same.
  */
 #include "marks.h"
 
@@ -31,7 +32,7 @@ int hf__client_dead(const struct hf__op *op, uint64_t session)
     if (slot >= HF_FILE_SLOTS) return 1;
     struct hf__slot *s = hf__slot_at(c, slot);
     /* Pairs with the store in hf__session_open. Only a process that has locked the slot's bytes
-       writes a greater generation, so the slot's former owner is gone. */
+       writes a greater generation. So if it is greater, the slot's former owner is dead. */
     uint64_t generation = HF_LOAD("dead.generation", &s->generation);
     if (!hf__sealed(generation)) return hf__damaged(op, s, "the generation of a session");
     if (hf__unseal(generation) != session >> 16) return 1;
@@ -43,8 +44,8 @@ int hf__client_dead(const struct hf__op *op, uint64_t session)
     return !locked;
 }
 
-/* Looks once at a lock word that another client holds. Returns 0: wait on; HF_TAKEN_OVER; or an
-   error. */
+/* Takes the lock word, which read `seen`, over if its owner is dead. Returns 0: go on waiting;
+   HF_TAKEN_OVER: this client owns it; or an error. */
 static int take_over(const struct hf__op *op, _Atomic uint64_t *lock, uint64_t seen)
 {
     uint64_t owner = hf__lock_owner(seen);
@@ -66,8 +67,7 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
     int64_t until_us = HF_NOW(c) + c->io_timeout_us;
     for (unsigned round = 1;; round++) {
         uint64_t seen = HF_LOAD("lock.look", lock);
-        /* The contended bit is set, because it isn't known whether other threads sleep on the
-           word. */
+        /* Sets the contended bit, too, because other threads may sleep on the word. */
         if (seen == 0 && HF_CAS("lock.slow", lock, &seen, c->word | HF_CONTENDED)) return 0;
         if (seen == 0) continue;
         int rc = take_over(op, lock, seen);
@@ -93,8 +93,8 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
 
 void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
 {
-    /* A word that no longer names this client was damaged meanwhile. It stays, so that the next
-       client reports it. */
+    /* A word that doesn't name this client was damaged while it was held. It isn't changed, so that
+       the next client reports the damage. */
     if ((HF_LOAD("unlock.whose", lock) & ~HF_CONTENDED) != c->word) return;
     HF_STORE("unlock.slow", lock, 0);
     HF_FUTEX_WAKE("unlock.wake", c, low_half(lock), 1);
@@ -102,8 +102,10 @@ void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
 
 /* ---- wakeups ---- */
 
-/* A debt: wakeups that are owed, to one wakeup word (`wakeup`), or to all that ring_unclaimed
- * finds.
+/*
+ * A debt, as it stands in a bucket: futex wakeups that are still to be made. DEBT_ONE: to the
+ * sleepers of one wakeup of one slot. DEBT_ALL: to several, which are found by ring_unclaimed. Some
+ * bits of a rev make each debt another one.
  */
 #define DEBT_ONE (UINT64_C(1) << 63)
 #define DEBT_ALL (UINT64_C(1) << 62)
@@ -116,7 +118,8 @@ static _Atomic uint32_t *wakeup_at(struct hf__client *c, uint32_t slot, uint32_t
     return &hf__slot_at(c, slot)->wakeup[wakeup % HF_FILE_WAKEUPS];
 }
 
-/* Marks the key before the counter goes up: a thread that reads the new count finds the mark. */
+/* Marks the key for wakeup 0 of the slot. The caller raises the counter after that, so a thread
+   that reads the new count finds the mark. */
 static void mark(const struct hf__op *op, uint32_t slot, uint64_t hash)
 {
     struct hf__slot *s = hf__slot_at(op->c, slot);
@@ -134,8 +137,8 @@ void hf__ring(const struct hf__op *op, uint64_t session, uint8_t wakeup, uint64_
     if (slot >= HF_FILE_SLOTS) return;
     if (!(wakeup % HF_FILE_WAKEUPS)) mark(op, slot, hash);
     _Atomic uint32_t *word = wakeup_at(c, slot, wakeup);
-    /* The session may be dead: a wakeup without a sleeper does no harm. Releases the row to the
-       woken thread: pairs with the load in hf__file_wakeup_begin. */
+    /* The session may be dead: a wakeup without a sleeper does no harm. The addition has release
+       order and pairs with the load in hf__file_wakeup_begin, so the woken thread sees the row. */
     HF_XADD("ring", word, 1);
     if (owed && owed->n < sizeof owed->word / sizeof *owed->word) {
         owed->debt = owed->n
@@ -152,8 +155,7 @@ void hf__owed_note(struct hf__bucket *b, struct hf__owed *owed, uint64_t rev)
     if (!owed->n) return;
     const uint64_t mask = (UINT64_C(1) << DEBT_REV_BITS) - 1;
     owed->debt |= (rev & mask) << (DEBT_WAKEUP_BITS + DEBT_SLOT_BITS) & ~(DEBT_ONE | DEBT_ALL);
-    HF_STORE("owe", &b->debt, owed->debt); /* there is no debt any more: hf__bucket_lock has
-                                              paid it */
+    HF_STORE("owe", &b->debt, owed->debt); /* overwrites none: hf__bucket_lock has paid the last */
 }
 
 void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *owed)
@@ -164,8 +166,9 @@ void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *
     HF_CAS("owed.paid", &b->debt, &seen, 0);
 }
 
-/* Wakes the waiters of this bucket that were granted a key and haven't claimed it, and the first of
-   each queue, since the end of a hold may have changed. Under the bucket's lock. */
+/* Wakes every party of this bucket that was granted a key and hasn't claimed it, and the first
+   waiter of each queue, because the end of a hold may have changed. The caller holds the bucket's
+   lock. Returns 0 or an error. */
 static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
 {
     struct hf__found f;
@@ -187,7 +190,8 @@ static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
     return rc;
 }
 
-/* Makes the wakeups that the bucket's last owner may not have made. Waking twice does no harm. */
+/* Makes the wakeups of the bucket's debt, because the client that owes them may have died. If it
+   hasn't, waiters are woken twice, which does no harm. */
 static int pay(const struct hf__op *op, struct hf__bucket *b)
 {
     uint64_t debt = HF_LOAD("debt", &b->debt), slot = debt >> DEBT_WAKEUP_BITS & 0xfff;

@@ -1,5 +1,5 @@
 /*
- * map.c - the file is made, opened and mapped. Whether it may be trusted: trust.c.
+ * map.c - makes, opens and maps the file. trust.c says whether the file may be trusted.
  *
  * Contents: creation; boots; opening.
  */
@@ -19,8 +19,8 @@ enum { OPEN_TRIES = 16, PAGE = 4096 };
 
 /* ---- creation ---- */
 
-/* CLOCK_BOOTTIME plus this is the time of day: to within microseconds, so that the tokens of a
-   store that replaces another go on growing. */
+/* Returns what added to CLOCK_BOOTTIME gives the time of day, to within some microseconds. So the
+   tokens of a store that replaces a removed one are above the old tokens. */
 static int64_t measure_offset(void)
 {
     int64_t best = 0, least = INT64_MAX;
@@ -62,8 +62,8 @@ static void sync_directory(const char *path)
     close(fd);
 }
 
-/* Makes the store whole under another name, then links it to its own: nobody ever sees half of
-   one, and of two processes that make it one wins. */
+/* Makes a new store. The file is completed under a temporary name and then linked to its own name:
+   no process sees half of a store, and if two processes make it, one wins. */
 static int create(hf_store *st, int force, hf_error *err)
 {
     char temporary[HF_FILE_PATH_CAP + 24];
@@ -125,14 +125,14 @@ int hf__boot_here(struct hf__boot *ret, hf_error *err)
                        "file: open: can't tell this boot from the last one by %s: %s", from,
                        sys ? strerror(sys) : "it isn't a boot id");
     ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0; /* older kernels have one time namespace for all processes */
+    text[n > 0 ? n : 0] = 0; /* n < 0: an older kernel, with one time namespace for all */
     const char *number = strchr(text, '[');
     ret->timens = number ? strtoull(number + 1, NULL, 10) : 0;
     return 0;
 }
 
-/* Opens the store for recovery only if no other process uses it: a session's byte that is locked
-   belongs to a process that lives. */
+/* Recovers the store, if no other process uses it: a locked byte of a session means that a process
+   does. Returns 0 or an error. */
 static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
 {
     struct hf__client *c = &st->c;
@@ -169,8 +169,8 @@ static int settle_boot(hf_store *st, hf_error *err)
     struct hf__boot here, block;
     int rc = hf__boot_here(&here, err);
     if (!rc) rc = hf__boot_read(&op, &block);
-    /* A process that recovers the store keeps all sessions' bytes locked until it is done, a little
-       longer than until the boot block says so. */
+    /* If HF_BYTE_RECOVER is locked, another process recovers the store, and may go on for a moment
+       after the boot block already names this boot. */
     if (!rc && (memcmp(block.boot_id, here.boot_id, sizeof here.boot_id) ||
                 hf__byte_lock(st->c.fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_RECOVER, 1) > 0)) {
         rc = recover_alone(st, &here, err);
@@ -197,12 +197,13 @@ void hf__close_both(hf_store *st)
 
 static int open_once(const char *path)
 {
-    /* O_RDWR at once: on overlayfs a file that is opened for reading first is another one.
-       O_NONBLOCK: somebody may have put a FIFO there. */
+    /* Not O_RDONLY first: overlayfs copies a file when it is opened for writing, and a descriptor
+       from before still leads to the old file. O_NONBLOCK: there may be a FIFO. */
     return hf__open(path, O_RDWR | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0);
 }
 
-/* Opens both descriptions of one file that has a name. Returns ENOENT if there is none. */
+/* Opens the file twice, for the client and for the session (session.c), and checks that both are
+   the same file, which still has a name. Returns 0 or an errno; ENOENT: there is no such file. */
 static int open_both(hf_store *st, struct stat *s)
 {
     struct stat other;
@@ -243,7 +244,7 @@ static int open_or_create(hf_store *st, struct stat *s, int force, int existing,
     return hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': it comes and goes", st->path);
 }
 
-/* Address space for the file to grow into, so that nothing ever moves. */
+/* Maps the file with address space for it to grow into, so that the mapping never moves. */
 static int reserve(hf_store *st, uint64_t size, hf_error *err)
 {
     struct hf__client *c = &st->c;
@@ -259,8 +260,8 @@ static int reserve(hf_store *st, uint64_t size, hf_error *err)
         if (bytes == size) return hf__refuse_errno(st, errno, "map", err);
         bytes = bytes / 4 < size ? size : bytes / 4 / PAGE * PAGE;
     }
-    /* A forked child has no use for the mapping, and its copy would keep the client's locks
-       alive. */
+    /* A forked child doesn't get the mapping: it has no use for it, and a mapping keeps the open
+       file alive, and with it the locks of the parent's client. */
     madvise(c->base, bytes, MADV_DONTFORK);
     madvise(c->base, bytes, MADV_DONTDUMP);
     return 0;
@@ -280,8 +281,8 @@ int hf__map(hf_store *st, int force, int existing, int64_t io_timeout_ms, hf_err
     if (!rc) rc = settle_boot(st, err);
     if (!rc) rc = hf__boot_read(&op, &before);
     if (!rc) rc = hf__session_open(&op);
-    /* A store isn't recovered while a session lives. Another process may have recovered it before
-       our session began. */
+    /* From now on this session keeps others from recovering the store. Another process may have
+       done so before the session began. */
     if (!rc) rc = hf__boot_read(&op, &after);
     if (!rc && (after.seq != before.seq || after.offset_us != c->offset_us))
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': it was recovered meanwhile",
@@ -292,7 +293,8 @@ int hf__map(hf_store *st, int force, int existing, int64_t io_timeout_ms, hf_err
 void hf__unmap(hf_store *st)
 {
     struct hf__client *c = &st->c;
-    /* A forked child doesn't have the mapping; something else may be there. */
+    /* HF_LOST: this is a forked child, which doesn't have the mapping. Something else may be mapped
+       at that address. */
     if (c->base && !st->attached &&
         atomic_load_explicit(&c->broken, memory_order_acquire) != HF_LOST)
         munmap(c->base, c->lines * HF_LINE);

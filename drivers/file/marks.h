@@ -1,8 +1,10 @@
 /*
- * marks.h - the keys for which wakeup 0 of a session was used (key_marks.h), in the file.
+ * marks.h - the marks in the file that say for which keys wakeup 0 of a session was posted
+ * (key_marks.h).
  *
- * A session whose wakeup 0 is shared by many waits makes the marks once, and leaves them to the
- * next session in its slot. A mark is only a hint where to look; a reboot voids all marks.
+ * Many waits of a session may share wakeup 0. Then the session makes marks once, and the next
+ * session in its slot uses them again. A mark says only which key's row to read; a reboot voids all
+ * marks.
  */
 #ifndef HF_FILE_MARKS_H
 #define HF_FILE_MARKS_H

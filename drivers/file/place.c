@@ -1,5 +1,6 @@
 /*
- * place.c - the `file:` driver: where the default store is, its directories, a store for trials.
+ * place.c - the `file:` driver: where the default store is, its directories, the scratch store for
+ * `doctor`.
  */
 #include "store.h"
 
@@ -27,8 +28,8 @@ static void nearest(char *path, struct stat *ret)
     while (stat(path, ret) && up(path)) continue;
 }
 
-/* Returns 0 if this is root, and the directory is another user's: files of root's there could not
-   be used by the user's own programs. (sudo may keep HOME.) *ret_other: that user. */
+/* Returns 0 if this process is root's and the directory belongs to another user, *ret_other; else
+   1. (sudo may keep that user's HOME.) The user's own programs could not use root's files there. */
 static int is_for_us(const char *dir, uid_t *ret_other)
 {
     char path[HF_FILE_PATH_CAP];
@@ -39,9 +40,9 @@ static int is_for_us(const char *dir, uid_t *ret_other)
     return !s.st_uid;
 }
 
-/* Reads the absolute directory that a variable of the environment names into *ret; NULL: none. A
-   set-user-id program has none, as the variables are its caller's. A relative path is refused,
-   because it would be another store in each working directory.
+/* Reads the absolute directory that an environment variable names into *ret; NULL: there is none. A
+   set-user-id program ignores the variable, because its caller has set it. A relative path is
+   refused, because it would name another store in each working directory.
    Returns: 0; HF_INVALID: the path is relative. */
 static int named_directory(const char *variable, const char **ret, hf_error *err)
 {

@@ -2,15 +2,15 @@
  * recover.c - the header, and what is done once after a reboot.
  *
  * While the machine runs, nothing needs recovery: see lock.c and cell.c. A reboot ends every
- * process, so it voids holds, queues and lock words; and if the power failed, the file is any
- * mixture of old and new sectors. What was synced must be found again, what wasn't may be missing:
+ * process, so it voids holds, queues and lock words. If the power failed, the file is any mixture
+ * of old and new sectors. What was synced must be found again; what wasn't may be missing:
  *   - A cell line that was never written is zero; the chain ends in front of it. Chains are
- *     append-only, so what lies behind it is newer, and was not synced either.
- *   - Of a cell's bodies only the heads count (rev and token), each within one sector.
- *   - Of the two markers the valid one with the greater number counts, each within one sector. One
- *     that never counted is removed.
- * Recovery changes nothing else that it reads from, and nobody is told anything before it is done,
- * so it may be ended and begun again at any point; the boot block is written last.
+ *     append-only, so the cells behind it are newer, and were not synced either.
+ *   - Of a cell's bodies only the heads count (rev and token). Each lies within one sector.
+ *   - Of a cell's two markers the valid one with the greater number counts. Each is one sector. A
+ *     marker that no published body had named is removed.
+ * Recovery doesn't overwrite what it would need to begin again, writes the boot block last, and no
+ * other client uses the store before that. So it may be killed and begun again at any point.
  */
 #include "store.h"
 
@@ -18,8 +18,8 @@
 
 #include <stdlib.h>
 
-/* How long the writes that a power cut may take back have lasted: the clock jumps over that
-   time. */
+/* A power cut may take back the writes of this many microseconds. The store's clock jumps over that
+   time, so that lost revs don't repeat. */
 enum { UNWRITTEN_US = 60000000, CEILING_STEP_US = 60000000 };
 static const int64_t AHEAD_CAP_US = INT64_C(3600000000);
 
@@ -88,8 +88,8 @@ int hf__raise_ceiling(const struct hf__op *op, uint64_t rev)
     if (!hf__sealed(word)) return hf__damaged(op, at, "the ceiling of revs");
     while (hf__unseal(word) < want)
         if (HF_CAS("ceiling.raise", at, &word, hf__seal(want))) break;
-    /* Only this page is synced: the kernel would take each page of the rest for one that was
-       written anew. */
+    /* Only this page is synced. After a sync of the whole file each write to a page would cost a
+       page fault again. */
     int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c, HF_AT_ALLOC / HF_LINE, 1));
     if (sys) return hf__sync_failed(op, sys);
     atomic_store_explicit(&c->ceiling_us, want * 1000000, memory_order_relaxed);
@@ -102,7 +102,7 @@ struct recovery {
     const struct hf__op *op;
     uint64_t lines;       /* of the file */
     uint64_t end;         /* the first line after everything that is in use */
-    uint64_t rev;         /* the greatest seen */
+    uint64_t rev;         /* the greatest rev of all rows */
     unsigned char *taken; /* a bit for each line that a cell, a body or a marker uses */
 };
 
@@ -120,7 +120,7 @@ static int claim(struct recovery *r, uint64_t line, uint64_t n, const volatile v
     return 0;
 }
 
-/* Reads a body's head, if it was ever written as this cell's. */
+/* Reads the head of a body. Returns 1 if it is whole and was written for this cell. */
 static int head_of(const struct hf__cell *cell, const struct hf__body *at, struct hf__body *ret)
 {
     *ret = *at;
@@ -131,11 +131,11 @@ static int head_of(const struct hf__cell *cell, const struct hf__body *at, struc
 static void wipe(void *at, size_t len)
 {
     for (uint64_t *p = at, *end = p + len / sizeof *p; p < end; p++)
-        if (*p) *p = 0; /* what is clean stays so */
+        if (*p) *p = 0; /* a page of zeros isn't written, so it needn't go to disk */
 }
 
-/* Returns the newest valid marker of the cell's key that counts, or NULL. `newest` is the newest of
-   the bodies that are whole; all_whole: every body is. */
+/* Returns the newest valid marker of the cell's key that counts, or NULL. `newest` is the newest
+   body whose head is whole; all_whole: the heads of both bodies are. */
 static const struct hf__marker *newest_marker(const struct hf__marker *pair, struct hf__cell *cell,
                                               const struct hf__body *newest, int all_whole)
 {
@@ -145,12 +145,13 @@ static const struct hf__marker *newest_marker(const struct hf__marker *pair, str
     for (const struct hf__marker *m = pair; m < pair + 2; m++) {
         if (found && m->seq <= found->seq) continue;
         if (!m->seq || m->sum != hf__marker_sum(m, key, len, cell->hash)) continue;
-        /* A marker that no body names was written by a client that died before the marker counted.
-           If a body is missing, though, that body may have named the marker, unless the body that
-           is left is newer. */
+        /* A marker counts from the moment when a body that names it is published. If both bodies
+           are whole and neither names it, its writer died before. If one body is lost, that body
+           may have named the marker, unless the other body is newer than the marker. */
         if (m->seq > newest->marker_seq && (all_whole || m->rev <= newest->rev)) continue;
-        /* A marker that was removed doesn't come back if the body that removed it was overwritten,
-           in a cell that was reused for another key. */
+        /* A marker whose number the newest body has reached counts only if that body has a marker,
+           and it is this one or the next. So a removed marker doesn't count again, even if the body
+           that removed it is gone because the cell was reused for another key. */
         int is_marked = hf__flags(newest) & HF_BODY_MARKED && m->seq + 1 >= newest->marker_seq;
         if (m->seq <= newest->marker_seq && !is_marked) continue;
         found = m;
@@ -188,9 +189,9 @@ static int recover_cell(struct recovery *r, struct hf__cell *cell)
     if (link) {
         struct hf__marker *pair = hf__line_at(r->op->c, hf__unseal(link));
         if (key_whole) mark = newest_marker(pair, cell, &newest, whole == 2);
-        /* A marker that doesn't count now must not count later: after the next power cut, which may
-           take a body with it, or when the cell has its key again. By then a client will have been
-           answered that the event isn't done. */
+        /* A marker that doesn't count now is wiped, so that it doesn't count later: after the next
+           power cut, which may take a body with it, or when the cell has this key again. By then a
+           client has been told that the event isn't done. */
         for (int i = 0; i < 2; i++)
             if (pair + i != mark) wipe(pair + i, sizeof *pair);
     }
@@ -219,9 +220,10 @@ static int is_live(const struct recovery *r, struct hf__cell *cell)
     return !(hf__flags(recovered_body(r, cell)) & HF_BODY_VACANT);
 }
 
-/* A key that was deleted and made again in another cell of its bucket is in both cells if the
-   deletion didn't reach the disk. The first cell in the chain is kept, which is the cell that a
-   search finds: when a key was synced, no cell before its own had that name. */
+/* Makes `cell` vacant if an earlier cell of the chain has the same key. That happens if a row was
+   deleted and made again in another cell, and the deletion didn't reach the disk. The first cell is
+   kept, because a search finds it; and when a key is synced, all cells before its own in the chain
+   are synced, too, so none of them has the key. */
 static void drop_second(struct recovery *r, struct hf__bucket *b, struct hf__cell *cell)
 {
     struct hf__cell *first = hf__line_at(r->op->c, hf__unseal(b->head));
@@ -245,14 +247,14 @@ static int recover_bucket(struct recovery *r, uint32_t i)
     _Atomic uint64_t *link = &b->head;
     uint64_t above = 0;
     b->lock = b->debt = 0;
-    b->floor = 0; /* every later rev is above all of these */
+    b->floor = 0; /* the recovered clock, and so every later rev, is above all old revs */
     while (*link) {
         uint64_t line = hf__unseal(*link);
         if (!hf__sealed(*link) || line <= above || line >= r->lines)
             return hf__damaged(r->op, link, "the link to a cell");
         struct hf__cell *cell = hf__line_at(c, line);
         uint64_t self = hf__unseal(cell->self);
-        if (!cell->self) { /* never reached the disk */
+        if (!cell->self) { /* the cell never reached the disk */
             *link = 0;
             break;
         }
@@ -279,7 +281,7 @@ static int recover_all(struct recovery *r)
     for (uint32_t i = 0; i < HF_FILE_SLOTS; i++) {
         struct hf__slot *s = hf__slot_at(c, i);
         if (!hf__sealed(s->generation)) s->generation = 0;
-        if (s->marks || s->missed) s->marks = s->missed = 0; /* what is clean stays so */
+        if (s->marks || s->missed) s->marks = s->missed = 0; /* else the page isn't written */
     }
     if (!hf__sealed(a->ceiling)) return hf__damaged(r->op, &a->ceiling, "the ceiling of revs");
     a->lock = a->intent_bump = a->intent_word = a->intent_link = a->stale = a->clean = 0;
@@ -308,16 +310,16 @@ int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, 
     int64_t floor_us = (int64_t)r.rev + UNWRITTEN_US;
     int64_t ceiling_us = (int64_t)hf__unseal(HF_ALLOC(c)->ceiling) * 1000000;
     if (floor_us < ceiling_us) floor_us = ceiling_us;
-    /* The tokens of the last boot may all be lost. They were ahead of the time of day by
-       ahead_us. */
+    /* The cells may have lost all tokens of the last boot. Its clock was ahead of the time of day
+       by ahead_us, so the new clock must be, too. */
     int64_t day_us = wall_us + old.ahead_us;
     if (floor_us < day_us || floor_us >= INT64_C(1) << 52) floor_us = day_us;
     now->ahead_us = floor_us - wall_us <= AHEAD_CAP_US ? floor_us - wall_us : 0;
     now->seq = old.seq + 1;
     now->offset_us = floor_us - HF_NOW(c);
     now->sum = hf__sum(now, offsetof(struct hf__boot, sum), 1);
-    /* First everything else is synced, then the boot block that says so. Its second copy may follow
-       at any time. */
+    /* Everything else is synced before one copy of the boot block is written, which says that the
+       store is recovered. The second copy needs no sync. */
     sys = HF_ENV(c, sync)(c, 0, 0);
     int older = at[0].sum == hf__sum(at, offsetof(struct hf__boot, sum), 1) && at[0].seq == old.seq;
     if (!sys) at[older] = *now;

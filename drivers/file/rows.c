@@ -42,7 +42,7 @@ void hf__look_sometimes(struct hf__client *c, int64_t clock_us)
 int hf__locate(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     struct hf__hot h;
-    /* hf__find also reports the damage that it meets */
+    /* a hint that leads to nothing good is ignored; hf__find searches, and reports damage */
     if (!hf__is_hot(op->c, op->key, &h) || !hf__likely_head(&h.head)) return hf__find(op, b, f);
     f->cell = h.cell;
     f->at = h.at;
@@ -68,14 +68,14 @@ int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t nee
     if (rc == HF_NEED_SYNC) {
         f->durable_of = f->cell;
         f->durable_marker = f->head.marker_seq;
-        f->durable_at[1] = f->durable_at[0]; /* other clients may be writing both bodies in turn */
+        f->durable_at[1] = f->durable_at[0]; /* both bodies: other clients may write them in turn */
         f->durable_at[0] = f->at;
         return hf__sync(op);
     }
     if (rc == HF_NEED_SPACE) return hf__space(op, 2 * need + HF_KEY_CAP + 4 * HF_SECTOR);
     if (rc == HF_NEED_CEILING) return hf__raise_ceiling(op, f->head.rev + 1);
     if (rc != HF_NEED_PARTIES) return rc;
-    /* with some room to spare, because the row may have more parties by then */
+    /* 4 to spare: the row may have more parties when it is read again */
     if (!hf_row_room(row, (size_t)parties_in(f) + 4)) return 0;
     return hf_fail(op->err, HF_NOMEM, 0, "file: %s '%s': out of memory", op->verb,
                    op->key ? op->key->text : "");
@@ -126,8 +126,8 @@ static int compare(const struct hf__op *op, const struct hf__found *f, uint64_t 
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Deletes the row: the cell is vacant from now on, but keeps its last rev (and one more, so that
-   recovery can tell which of the bodies is newer). */
+/* Deletes the row: the cell becomes vacant. Its rev is the row's last rev plus one, so that
+   recovery can tell which of the two bodies is newer. The caller holds the bucket's lock. */
 static int vacate(const struct hf__op *op, struct hf__bucket *b, const struct hf__found *f)
 {
     struct hf__body *to, h = {.rev = f->head.rev + 1,
@@ -142,8 +142,9 @@ static int vacate(const struct hf__op *op, struct hf__bucket *b, const struct hf
     return 0;
 }
 
-/* Stores a free row at the bucket's floor, because the writer can't know of the later rev that the
-   bucket has deleted. Returns HF_CONFLICT, with that row in *cur (unless NULL); or an error. */
+/* Stores a free row whose rev is the bucket's floor. The writer's rev isn't above the floor, which
+   it couldn't know; it finds it in the row. Returns HF_CONFLICT, with that row in *cur (unless
+   NULL); or an error. */
 static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
 {
     struct hf__body *to, h = {.rev = f->head.rev, .marker_seq = f->head.marker_seq};
@@ -157,8 +158,9 @@ static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Stores the row in place of the one that was found. HF_CONFLICT: that one is too old; *cur (unless
-   NULL) is the current row. */
+/* Stores the row in the cell that was found, or in a new one. The caller holds the bucket's lock,
+   and has compared the revs. HF_CONFLICT: the key has no cell, and the new rev isn't above the
+   floor; *cur (unless NULL) is the row with the floor as its rev. */
 static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_row *row,
                         size_t need, hf_row *cur, struct hf__found *f, struct hf__owed *owed)
 {
@@ -257,7 +259,8 @@ int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf
 
 /* ---- update ---- */
 
-/* Updates the row under the bucket's lock. HF_CONFLICT: the caller begins again. */
+/* Reads the row, has it changed by `step`, and stores it. The caller holds the bucket's lock.
+   HF_CONFLICT: the new rev wasn't above the bucket's floor; the caller begins again. */
 static int update_locked(const struct hf__op *op, struct hf__bucket *b,
                          int (*step)(void *arg, hf_row *row), void *arg, hf_row *row,
                          struct hf__found *f, struct hf__owed *owed)

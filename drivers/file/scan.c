@@ -1,11 +1,12 @@
 /*
- * scan.c - all rows of a store, one after the other, each as it is when it is looked at.
+ * scan.c - shows all rows of a store, one after the other. Each is read under its bucket's lock, so
+ * each is whole, but the rows are of different moments.
  */
 #include "store.h"
 
 #include <string.h>
 
-/* Copies the key of a live cell. */
+/* Copies the key of a live cell, with a NUL. Returns 0 or HF_CORRUPT. */
 static int scan_key(const struct hf__op *op, struct hf__cell *cell, char key[HF_KEY_CAP])
 {
     uint64_t hash = HF_GET("scan.hash", cell->hash), word = HF_GET("scan.word", cell->key);
@@ -21,8 +22,8 @@ static int scan_key(const struct hf__op *op, struct hf__cell *cell, char key[HF_
 
 enum { ONE_DAMAGED = 16 };
 
-/* Reads the cell behind *link: its key and row, if the cell is a live one. Moves *link on; NULL at
-   the end. */
+/* Reads the cell that *link leads to: its key and row, if the cell is live; else key is "". Moves
+ *link on, to NULL at the end of the chain. Takes the bucket's lock meanwhile. */
 static int scan_one(const struct hf__op *op, struct hf__bucket *b, const char *prefix, size_t len,
                     _Atomic uint64_t **link, uint64_t *above, hf_row *row, char *key)
 {

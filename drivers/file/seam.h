@@ -1,6 +1,7 @@
 /*
- * seam.h - the only ways to touch the mapped file, and to call the system. At each of them a test
- * may let another process run, or end this one (-DHF_SEAM). The rules: shared.h.
+ * seam.h - the macros by which the mapped file is accessed and the system is called. In a build
+ * with -DHF_SEAM a test may switch to another simulated process at each of them, or end this one.
+ * shared.h has the rules.
  */
 #ifndef HF_FILE_SEAM_MACROS_H
 #define HF_FILE_SEAM_MACROS_H
@@ -15,8 +16,8 @@ struct hf__client;
 #define HF_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /*
- * The system, as the shared-memory code sees it. Each gets the client; env_arg is the test's.
- * In production they are called directly.
+ * The system calls that the shared-memory code makes. Each function gets the client. With
+ * -DHF_SEAM they are called through a table of the test's (with its env_arg), else directly.
  */
 #define HF_FILE_ENV(X)                                                                            \
     /* CLOCK_BOOTTIME in microseconds */                                                          \
@@ -39,7 +40,7 @@ struct hf__client;
     X(int, same_file, (struct hf__client * c, const char **ret_why))
 
 #ifdef HF_SEAM
-/* Called before the n bytes at `at` of the mapping are accessed. */
+/* What is about to happen to the n bytes at `at` of the mapping: hf__seam is called before. */
 enum hf__seam_kind {
     HF_SEAM_CALL = 0, /* a system call; nothing is touched */
     HF_SEAM_READ = 1,
@@ -66,9 +67,9 @@ HF_FILE_ENV(HF_ENV_OS)
 #undef HF_ENV_OS
 
 /*
- * Loads acquire, stores release, and read-modify-writes do both (on x86 that costs nothing): a
- * thread that reads a published word sees what was written before it. The pairs that matter: lock
- * word (unlock -> lock), seq, links, generation.
+ * Loads have acquire order, stores release order, read-modify-writes both (on x86 that costs
+ * nothing). So a thread that reads a published word sees what was written before that word. The
+ * words for which this matters: lock words (from unlock to lock), seq, links, generation.
  */
 #define HF_AT(where)         HF_SEE(where, NULL, 0, HF_SEAM_CALL)
 #define HF_ON(where, p, how) HF_SEE(where, p, sizeof *(p), HF_SEAM_##how)
@@ -87,7 +88,7 @@ HF_FILE_ENV(HF_ENV_OS)
 #define HF_SAME(where, shared, own, n) \
     (HF_SEE(where, shared, n, HF_SEAM_READ), hf__same(shared, own, n))
 #ifdef HF_SEAM
-/* A copy of which a death or a switch of processes may leave half. */
+/* Copies in two halves, so that a test can end or switch the process between them. */
 static inline void hf__copy_seen(const char *where, void *to, const void *from, size_t n, int in)
 {
     char *t = to;
@@ -111,7 +112,7 @@ static inline void hf__copy_seen(const char *where, void *to, const void *from, 
 #define HF_FUTEX_WAKE(where, c, p, n) (HF_AT(where), HF_ENV(c, futex_wake)((c), (p), (n)))
 #define HF_PROBE(where, c, byte)      (HF_AT(where), HF_ENV(c, probe)((c), (byte)))
 
-/* Short copies of a length not known to the compiler, without a call. */
+/* Copies n bytes; without a call if n is small, although the compiler doesn't know n. */
 static inline void hf__copy(void *to, const void *from, size_t n)
 {
     char *t = to;

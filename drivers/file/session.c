@@ -1,10 +1,11 @@
 /*
  * session.c - sessions and their liveness: slots held by byte-range locks, wakeups, deaths, forks.
  *
- * A store has two open file descriptions. One carries the session (a byte of the slot): holds live
- * as long as it does, and `holdfast run` passes it to its command. The other carries the client (a
- * second byte): lock words live as long as that. If the command alone survives, the key stays held,
- * but a lock word that its dead wrapper left behind can be taken over.
+ * A store has two open file descriptions, each with a locked byte for its slot. One carries the
+ * session: the session's holds live as long as it is open, and `holdfast run` passes it to its
+ * command. The other carries the client: the client owns lock words as long as it is open. If
+ * `holdfast run` is killed and its command survives, the key stays held; but a lock word that
+ * `holdfast run` left behind can be taken over.
  */
 #include "store.h"
 
@@ -20,7 +21,7 @@
 static uint32_t first_slot(void)
 {
 #ifdef HF_SEAM
-    return 0; /* the same in every run */
+    return 0; /* tests: the same in every run */
 #else
     uint32_t r;
     hf__random(&r, sizeof r); /* spreads the generations, and the slots that processes try first */
@@ -45,8 +46,8 @@ int hf__session_open(const struct hf__op *op)
             return hf_fail(op->err, HF_UNAVAILABLE, -rc, "file: open '%s': locking a byte: %s",
                            c->path, strerror(-rc));
         if (!rc) continue;
-        /* The slot is ours, and no other process writes this word now. The next generation makes it
-           a new session. */
+        /* This client has locked the slot, so no other process writes this word. A slot with its
+           next generation is a new session. */
         word = HF_LOAD("session.again", &s->generation);
         if (!hf__sealed(word)) return hf__damaged(op, s, "the generation of a session");
         uint64_t generation = hf__unseal(word) + 1;
@@ -102,8 +103,8 @@ static _Atomic uint32_t *own_wakeup(struct hf__client *c, uint8_t wakeup)
     return &hf__slot_at(c, (uint32_t)(c->session & 0xffff))->wakeup[wakeup % HF_FILE_WAKEUPS];
 }
 
-/* Makes the marks. A failure (the disk may be full) is tried again when there are twice as many
-   waits. */
+/* Makes the marks of wakeup 0. If that fails (the disk may be full), it is tried again when there
+   are twice as many waits as now: n. */
 static void make_marks(hf_store *st, size_t n)
 {
     const struct hf__op op = {hf__client_of(st), "listen", NULL, NULL};
@@ -124,7 +125,8 @@ int hf__file_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count
     const struct hf__op op = {c, "listen", NULL, err};
     int rc = hf__broken(&op);
     if (!rc && marks_are_worth_it(st, wakeup, n)) make_marks(st, n);
-    /* Pairs with the addition in hf__ring: a row that is read after this is at least as new. */
+    /* Pairs with the addition in hf__ring: a row that is read after this is at least as new as the
+       write that the counter counts. */
     if (!rc) ret->n[0] = HF_LOAD("listen", own_wakeup(c, wakeup));
     return rc;
 }
@@ -179,9 +181,10 @@ void hf__file_interrupt(hf_store *st, uint8_t wakeup)
 /* ---- the death of others ---- */
 
 /*
- * Opens an inotify descriptor that reports deaths and changes of the file. A process that dies
- * closes its descriptors of the file, and inotify reports that a moment before the kernel drops the
- * locks. The path under /proc names the inode that is open, whatever became of its name.
+ * Returns an inotify descriptor that reports deaths and changes of the file; -1: there is none. A
+ * process that dies closes its descriptors of the file, and inotify reports that a moment before
+ * the kernel drops the locks. The watch is set on the path under /proc, which leads to the open
+ * inode, whatever became of the file's name.
  */
 int hf__file_death_fd(hf_store *st)
 {
@@ -207,7 +210,7 @@ int hf__file_death_fd(hf_store *st)
     return fd < 0 ? -1 : fd;
 }
 
-/* Returns 1 if the file has only grown, which inotify reports, too. */
+/* Returns 1 if the file has only grown. inotify reports that, too, but no waiter has to look. */
 static int has_grown(hf_store *st)
 {
     struct stat s;

@@ -4,15 +4,15 @@
  * Contents: the client; where things are; lock words; what the files offer to each other.
  *
  * Rules that every file here keeps:
- * - The mapping is touched through the macros of seam.h, and in no other way. With -DHF_SEAM each
- *   of them calls hf__seam() first, where a test may let another process run, or end this one;
- *   system calls go through a table that a test can replace. So several "processes" can live in
- *   one, on one mapping: nothing here keeps global state about a store.
+ * - The mapping is accessed through the macros of seam.h, and in no other way. With -DHF_SEAM each
+ *   of them calls hf__seam() first. There a test may switch to another simulated process, or end
+ *   this one. System calls go through a table that the test provides. A test runs several simulated
+ *   processes in one process, on one mapping; so no file here keeps global state about a store.
  * - A process may die at any of those points. The next process must find the old state or the new
- *   one; a state between them (a lock word of a dead process, an allocation under way) names the
- *   process that is responsible for it.
- * - What is read from the file is a claim: offsets are compared with the file's size before they
- *   are followed, chains only go upwards, lengths are bounded. Damage ends in HF_CORRUPT.
+ *   one. Any state between them is recorded by a word in the file (a lock word, the intent of an
+ *   allocation), from which the next process sees what to complete or undo.
+ * - What is read from the file isn't trusted: offsets are compared with the file's size before they
+ *   are followed, links of chains must go upwards, lengths are bounded. Damage ends in HF_CORRUPT.
  */
 #ifndef HF_FILE_SHARED_H
 #define HF_FILE_SHARED_H
@@ -28,7 +28,7 @@
 
 struct hf__client {
     unsigned char *base;
-    uint64_t word; /* how its session stands in lock words */
+    uint64_t word; /* hf__lock_word of its session */
     int64_t offset_us;
     _Atomic uint64_t limit; /* how many lines of the mapping are known to be backed by the file */
     _Atomic int broken;     /* 0, or the code that every operation returns from now on */
@@ -37,9 +37,9 @@ struct hf__client {
     uint64_t lines; /* lines that fit into the address range */
     uint64_t session;
     int64_t io_timeout_us;
-    const char *path; /* for messages */
-    int fd, session_fd;
-    uint64_t dev, ino; /* of the file behind both */
+    const char *path;   /* for messages */
+    int fd, session_fd; /* the client's and the session's descriptor: see session.c */
+    uint64_t dev, ino;  /* of the file that both lead to */
 #ifdef HF_SEAM
     const struct hf__file_env *env;
     void *env_arg;
@@ -51,7 +51,7 @@ struct hf__client {
     pthread_mutex_t grow_mu;
 };
 
-/* What an operation was called for. Its error names it. */
+/* The operation that is carried out, for its errors: the client, the verb and the key. */
 struct hf__op {
     struct hf__client *c;
     const char *verb;
@@ -80,13 +80,14 @@ static inline uint64_t hf__offset_of(const struct hf__client *c, const volatile 
 }
 static inline int hf__has(const struct hf__client *c, uint64_t line, uint64_t n)
 {
-    /* Relaxed: the number only grows, and what it says about the file stays true. */
+    /* Relaxed order is enough: the limit only grows, so an old value is true, too. */
     uint64_t limit = atomic_load_explicit(&c->limit, memory_order_relaxed);
     return line >= HF_AT_HEAP / HF_LINE && line < limit && n <= limit - line;
 }
-/* Each word turned by another amount: any flipped bit shows. The cell's own line makes a body that
-   belongs elsewhere invalid. */
+/* Rotates a word. */
 static inline uint64_t hf__turned(uint64_t v, int by) { return v << by | v >> (64 - by); }
+/* Returns the check word of a body's head. Each field is rotated by another amount, so that any
+   flipped bit is noticed. `self` of the cell makes another cell's body invalid here. */
 static inline uint64_t hf__body_check(const struct hf__body *b, uint64_t self)
 {
     return b->rev ^ hf__turned(b->token, 8) ^ hf__turned(b->counts, 16) ^
@@ -96,14 +97,15 @@ static inline uint64_t hf__body_check(const struct hf__body *b, uint64_t self)
 /* ---- lock.c: lock words, wakeups ---- */
 
 enum { HF_TAKEN_OVER = 1 };
-/* Waits for the lock. Returns 0; HF_TAKEN_OVER: a dead client had it; or an error. */
+/* Waits for the lock. Returns 0; HF_TAKEN_OVER: it was taken over from a dead client; or an
+   error. */
 int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock);
 void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock);
 
 static inline int hf__trylock(struct hf__client *c, _Atomic uint64_t *lock)
 {
     uint64_t seen = 0;
-    /* Acquires what the last owner released in hf__unlock. */
+    /* Has acquire order: pairs with the store in hf__unlock. */
     return HF_CAS("lock", lock, &seen, c->word);
 }
 
@@ -113,10 +115,10 @@ static inline int hf__lock(const struct hf__op *op, _Atomic uint64_t *lock)
 }
 
 /*
- * The plain store loses the contended bit if another thread sets it between the load and the store;
- * that thread then sleeps without a wakeup. It sleeps for a millisecond at most, and the kernel
- * compares the word again first, so the gap is a few nanoseconds wide and costs that millisecond. A
- * compare-and-swap here would cost every release five nanoseconds.
+ * Releases a lock word. The plain store loses the contended bit if another thread sets it between
+ * the load and the store. Then that thread is not woken. That is rare, because the gap is a few
+ * nanoseconds wide, and the thread sleeps for a millisecond at most (NAP_US in lock.c). A
+ * compare-and-swap would cost every release five nanoseconds.
  */
 static inline void hf__unlock(struct hf__client *c, _Atomic uint64_t *lock)
 {
@@ -126,23 +128,26 @@ static inline void hf__unlock(struct hf__client *c, _Atomic uint64_t *lock)
         hf__unlock_slow(c, lock);
 }
 
-/* Returns 1 if the process of this session, as the owner of lock words, is dead; 0; or an error. */
+/* Returns 1 if the client of this session, which owns lock words, is dead; 0: it lives; or an
+   error. */
 int hf__client_dead(const struct hf__op *op, uint64_t session);
-/* Locks a bucket. Makes the wakeups that a dead owner still owed. */
+/* Locks a bucket, and makes the wakeups that its last owner may not have made. */
 int hf__bucket_lock(const struct hf__op *op, struct hf__bucket *b);
 #define hf__bucket_unlock(c, b) hf__unlock((c), &(b)->lock)
 
 /*
- * The counter of a wakeup goes up under the bucket's lock. The system call that wakes comes after
- * the unlock, since the woken thread would run into the lock. Meanwhile the bucket notes the debt:
- * the next owner of its lock wakes that waiter, too, in case the first owner died in between.
+ * The wakeups that a write owes. The counter of a wakeup goes up under the bucket's lock. The
+ * system call that wakes its sleepers comes after the unlock, because a woken thread needs that
+ * lock. In between the debt stands in the bucket: the next owner of the lock wakes those sleepers,
+ * too, in case the first owner has died.
  */
 struct hf__owed {
     uint32_t n;
     uint64_t debt;
     _Atomic uint32_t *word[16];
 };
-/* For a key with that hash. */
+/* Posts a wakeup of a session for the key with that hash: raises its counter, and adds it to *owed.
+   Without room there, or if `owed` is NULL, it wakes the sleepers at once. */
 void hf__ring(const struct hf__op *op, uint64_t session, uint8_t wakeup, uint64_t hash,
               struct hf__owed *owed);
 /* Notes the debt before the bucket is unlocked; `rev` makes its value unique. */
@@ -154,18 +159,17 @@ void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *
 
 enum {
     HF_NEED_SPACE = 2, /* unlock all, call hf__space, begin again */
-    HF_NEED_SYNC = 5   /* ... call hf__sync, note in hf__found what is durable, begin again */
+    HF_NEED_SYNC = 5 /* unlock all, call hf__sync, note in hf__found what is on disk, begin again */
 };
-/* Returns 0 if the file has these lines, whether or not another process has made it grow; else an
+/* Returns 0 if the file has these lines, also if another process has just made it grow; else an
    error. */
 int hf__reach(const struct hf__op *op, uint64_t line, uint64_t n);
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what);
 /* Makes more space in the file. No lock word may be held. */
 int hf__space(const struct hf__op *op, size_t need);
 struct hf__piece {
-    uint64_t line, link; /* the lines that were allocated; the word that is to link them, and what
-                            to store there */
-    _Atomic uint64_t *at;
+    uint64_t line, link;  /* the first line that was allocated; the sealed link to it */
+    _Atomic uint64_t *at; /* where hf__allocation_end stores the link */
 };
 /* Allocates lines. The allocator stays locked until hf__allocation_end. code < 0: the link has no
    size code. */
@@ -176,18 +180,19 @@ void hf__allocation_end(struct hf__client *c, const struct hf__piece *p);
 /* ---- cell.c: chains ---- */
 
 struct hf__found {
-    struct hf__cell *cell; /* the key's, live; or NULL */
+    struct hf__cell *cell; /* the key's live cell, or NULL */
     struct hf__body *at;   /* its current body */
     struct hf__body head;  /* a copy of the current body's head */
     uint64_t seq;
-    uint32_t links; /* that were followed to it */
-    /* For HF_NEED_SYNC: this marker of this cell is on disk, and these bodies, as they are or were.
-     */
+    uint32_t links; /* how many links of the chain led to it */
+    /* After HF_NEED_SYNC: the marker with this number, of this cell, is on disk; and so are these
+       two bodies, with their content at the sync. */
     const struct hf__cell *durable_of;
     uint64_t durable_marker;
     const struct hf__body *durable_at[2];
 };
-/* Both under the bucket's lock. */
+/* Finds the key's live cell, and reads the head of its current body. The caller holds the bucket's
+   lock, here and for all functions of this section. */
 int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *ret);
 /* Reads and checks the current body of ret->cell. */
 int hf__current(const struct hf__op *op, struct hf__found *ret);
@@ -196,11 +201,13 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
                   size_t need);
 /* Raises the bucket's floor before a row with this rev is deleted. */
 int hf__floor_raise(const struct hf__op *op, struct hf__bucket *b, uint64_t rev);
-/* Makes sure that the body which isn't current holds `need` bytes. */
+/* Returns in *ret the body that isn't current, after making a larger one if it doesn't hold `need`
+   bytes. */
 int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t need,
                   struct hf__body **ret);
 int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__marker **ret);
-/* Returns the next cell, checked; NULL at the end. */
+/* Reads the cell that the link leads to into *ret, and checks it: its line is above `above`. NULL:
+   the chain ends here. Returns 0 or an error. */
 int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
                struct hf__cell **ret);
 static inline char *hf__cell_key(struct hf__cell *cell) { return (char *)(cell + 1); }
@@ -221,20 +228,21 @@ enum {
     HF_NEED_PARTIES = 3, /* unlock, make room in the caller's row, begin again */
     HF_NEED_CEILING = 4  /* unlock, raise the ceiling, begin again */
 };
-/* Reads the row that was found (or that there is none) into *row. HF_NEED_PARTIES: *row has no room
-   for so many parties. */
+/* Reads the row that was found into *row, or makes *row empty if none was. HF_NEED_PARTIES: *row
+   has no room for all its parties. */
 int hf__decode(const struct hf__op *op, const struct hf__found *f, hf_row *row);
-/* Only the marker. */
+/* Reads only the marker of the row into *row. */
 int hf__decode_marker(const struct hf__op *op, const struct hf__found *f, hf_row *row);
 size_t hf__encoded_size(const hf_row *row);
 /*
- * Writes the row's marker (row NULL: that there is none any more) into the copy that isn't the
- * current one, if it has changed. *head gets its number and whether it is marked, which count once
- * the body is published.
+ * Writes the row's marker into the cell's copy that isn't current, if the marker has changed. `row`
+ * NULL: the marker is removed. *head, of the body to be written, gets the marker's number and the
+ * flag HF_BODY_MARKED; the marker counts once that body is published.
  */
 int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                    uint64_t rev, struct hf__body *head);
-/* Notes a wakeup for each party that waits in the current body and holds in the row. */
+/* Posts a wakeup to each party that waits in the current body and holds in *row, and to the first
+   waiter if its plan is out of date. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                       struct hf__owed *owed);
 
@@ -245,7 +253,8 @@ static inline unsigned char *hf__put_party(unsigned char *at, const hf_party *p)
     return at + HF_PARTY_BYTES(p->owner_len, p->note_len);
 }
 
-/* Returns the head of the body that isn't current; hf__publish makes it current. */
+/* Writes the head *h, with its check word, into the body *to, which isn't current. hf__publish
+   makes that body current. */
 static inline void hf__put_head(const struct hf__cell *cell, struct hf__body *to,
                                 const struct hf__body *h)
 {
@@ -259,19 +268,20 @@ static inline void hf__put_head(const struct hf__cell *cell, struct hf__body *to
 
 static inline void hf__publish(struct hf__cell *cell, uint64_t seq)
 {
-    /* Releases the body: pairs with the load of the seq in hf__current. Wraps after 2^40 writes:
-       only the last bit means anything. */
+    /* The store has release order, and pairs with the load of the seq in hf__current. The seq wraps
+       after 2^40 writes: only its last bit has a meaning. */
     uint64_t next = (hf__unseal(seq) + 1) & ((UINT64_C(1) << 40) - 1);
     HF_STORE("publish", &cell->seq, hf__seal(next));
 }
 
 /* ---- rows.c: the operations on rows ---- */
 
-/* Returns 0, or why the store can't be used any more. */
+/* Returns 0; or an error: the store can't be used any more. */
 int hf__broken(const struct hf__op *op);
-/* From now on every operation answers `code`, because the file `why`. */
+/* Makes every later operation of this client fail with `code`. `why` ends the sentence "the file
+   ...". */
 void hf__break(struct hf__client *c, int code, const char *why);
-/* Lets the next operation check the file, if no operation has for a second. */
+/* Makes the next operation check the file, if none has done so for a second. */
 void hf__look_sometimes(struct hf__client *c, int64_t clock_us);
 int hf__sync_failed(const struct hf__op *op, int sys);
 

@@ -1,8 +1,8 @@
 /*
- * space.c - the space of the file: what is within it, what is given away next, how it grows.
+ * space.c - the space of the file: which lines it has, allocation, growth.
  *
- * An allocation first notes what it will do (the intent). A client that takes the allocator's lock
- * over from a dead one looks whether the link was stored, and if not, takes the space back.
+ * An allocation first notes what it will do: the intent. A client that takes the allocator's lock
+ * over from a dead client reads the intent. If the link was not stored, it takes the space back.
  */
 #include "shared.h"
 
@@ -12,7 +12,7 @@ enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
 
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what)
 {
-    /* If the file is gone, that is reported rather than the damage. */
+    /* If the store is known to be broken (the file may be gone), that is the error instead. */
     if (atomic_load_explicit(&op->c->broken, memory_order_acquire)) return hf__broken(op);
     return hf_fail(op->err, HF_CORRUPT, 0,
                    "file: %s '%.100s': '%.200s' is damaged: %s at offset %llu", op->verb,
@@ -39,7 +39,8 @@ int hf__reach(const struct hf__op *op, uint64_t line, uint64_t n)
     return hf__has(c, line, n) ? 0 : HF_CORRUPT;
 }
 
-/* Cleans up after the allocator's lock was taken over from a dead client. */
+/* Completes or undoes the allocation of a dead client, from which the allocator's lock was taken
+   over. */
 static int settle_intent(const struct hf__op *op)
 {
     struct hf__alloc *a = HF_ALLOC(op->c);
@@ -53,9 +54,9 @@ static int settle_intent(const struct hf__op *op)
     _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(op->c->base + at);
     if (HF_LOAD("intent.done", word) != link) {
         /*
-         * What the dead began there must not be taken, after a power cut, for what comes to lie
-         * there next: it is made unlike a cell, on each line that one may begin on, and that is
-         * synced before the space is used again.
+         * The dead client may have written a cell there. After a power cut that cell must not be
+         * taken for one that is made there later. So the first word of each of its lines is set to
+         * 0, which no cell has, and the file is synced before the space is used again (`stale`).
          */
         uint64_t line = hf__unseal(bump), now = HF_LOAD("intent.now", &a->bump);
         uint64_t n = hf__sealed(now) && hf__unseal(now) > line ? hf__unseal(now) - line : 1;
@@ -98,14 +99,14 @@ int hf__allocation_begin(const struct hf__op *op, uint64_t lines, uint64_t align
     ret->link = hf__seal(code < 0 ? line : line << 8 | (unsigned)code);
     HF_STORE("alloc.word", &a->intent_word, hf__seal(hf__offset_of(c, at) / 8));
     HF_STORE("alloc.link", &a->intent_link, ret->link);
-    HF_STORE("alloc.intent", &a->intent_bump, bump); /* from here on it counts */
+    HF_STORE("alloc.intent", &a->intent_bump, bump); /* from here on the intent counts */
     HF_STORE("alloc.advance", &a->bump, hf__seal(line + lines));
     return 0;
 }
 
 void hf__allocation_end(struct hf__client *c, const struct hf__piece *p)
 {
-    HF_STORE("alloc.publish", p->at, p->link); /* releases what it leads to */
+    HF_STORE("alloc.publish", p->at, p->link); /* release order: the lines were filled before */
     HF_STORE("alloc.clear", &HF_ALLOC(c)->intent_bump, 0);
     hf__unlock(c, &HF_ALLOC(c)->lock);
 }
@@ -117,10 +118,11 @@ int hf__space(const struct hf__op *op, size_t need)
     uint64_t limit = HF_LOAD("space.limit", &a->limit), bump = HF_LOAD("space.bump", &a->bump);
     if (!hf__sealed(limit)) return hf__damaged(op, &a->limit, "the file's size");
     if (!hf__sealed(bump)) return hf__damaged(op, &a->bump, "the end of what is in use");
-    /* Returns the lines of a new cell's two bodies, each rounded up to the next power of two. */
+    /* A new cell has two bodies, each of `need` bytes rounded up to a power of two: at most 4 times
+       `need`. 64 lines are for the rest. */
     uint64_t has = hf__unseal(limit), least = hf__unseal(bump) + 4 * need / HF_LINE + 64;
     uint64_t good = has + (has / 4 > GROW_LINES ? has / 4 : GROW_LINES);
-    if (least < has) return 0; /* somebody else was faster */
+    if (least < has) return 0; /* another client has made the file grow meanwhile */
     least = (least + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
     good = good < least ? least : good / PAGE_LINES * PAGE_LINES;
     if (good > c->lines) good = least;

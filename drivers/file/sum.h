@@ -1,6 +1,6 @@
 /*
- * sum.h - checks of a body: is its head consistent, and the sum of its parties, which stands in its
- * extent.
+ * sum.h - checks of a body: whether the head is consistent, and the sum of the parties, which is a
+ * part of the head's `extent`.
  */
 #ifndef HF_FILE_SUM_H
 #define HF_FILE_SUM_H
@@ -13,7 +13,8 @@ static inline int hf__likely_head(const struct hf__body *b)
            hf__waiters(b) <= HF_PARTIES_CAP;
 }
 
-/* Returns a party without its texts as one word, with these values in place of its own. */
+/* Returns a hash word of a party, without its owner and note, as if its token, times, claim and
+   flags were these. */
 static inline uint64_t hf__party_word(const hf_party *p, uint64_t token, int64_t since_us,
                                       int64_t expires_us, uint32_t claim_ms, uint8_t flags)
 {

@@ -1,17 +1,16 @@
 /*
- * sync.c - what has to be on disk: all of the file, or what one key needs after a power cut.
+ * sync.c - syncs the file to disk: all of it, or what recovery needs of one key.
  *
  * A file with many keys in use has many dirty pages, and a sync of the whole file waits for all of
- * them. Recovery finds a key by its bucket's chain, so what a key needs is the bucket, the cells up
- * to its own, the heads of its bodies, and its markers: a few pages, which msync(2) puts on disk
- * alone (and what the file system has to know of them, for it is an fsync of a part). What is
- * synced so says nothing of the rest: space that was taken back waits for all of the file, as
- * before.
+ * them. Recovery finds a key by its bucket's chain. So one key needs only the bucket, the cells up
+ * to its own, the heads of its bodies, and its markers. These are a few pages, which msync(2)
+ * writes alone, with the metadata that the filesystem needs for them. Such a sync doesn't count as
+ * one of the whole file: space that was taken back (`stale`) isn't used again before that.
  */
 #include "shared.h"
 
-/* Parts that are closer than this are synced as one: each part costs a trip to the disk, as long as
-   it takes to write some pages more. */
+/* Parts with less than this many bytes between them are synced as one, because each sync waits for
+   the disk about as long as some more pages take to be written. */
 #ifndef HF_FILE_SYNC_GAP
 #define HF_FILE_SYNC_GAP 65536
 #endif
@@ -27,8 +26,8 @@ int hf__sync(const struct hf__op *op)
     return 0;
 }
 
-struct parts {  /* in lines */
-    unsigned n; /* PARTS + 1: there were more */
+struct parts {  /* parts of the file, in lines */
+    unsigned n; /* PARTS + 1: too many for this array */
     struct {
         uint64_t first, end;
     } part[PARTS];
@@ -62,7 +61,7 @@ static int add_cell(const struct hf__op *op, struct hf__bucket *b, struct hf__ce
     do {
         int rc = hf__follow(op, link, at, &cell);
         if (rc) return rc;
-        if (!cell) return HF_CORRUPT; /* it was there a moment ago */
+        if (!cell) return HF_CORRUPT; /* hf__find has just found it in this chain */
         uint64_t self = hf__unseal(cell->self);
         at = self >> 8;
         add_lines(p, at, 1 + (self & 0xff));
@@ -75,7 +74,7 @@ static int add_cell(const struct hf__op *op, struct hf__bucket *b, struct hf__ce
     }
     struct hf__marker *pair;
     if (!HF_LOAD("parts.marker", &cell->marker)) return 0;
-    int rc = hf__marker_room(op, cell, &pair); /* the key is there, but may be damaged */
+    int rc = hf__marker_room(op, cell, &pair); /* the link exists; this checks and follows it */
     if (!rc) add_lines(p, hf__offset_of(op->c, pair) / HF_LINE, 2 * HF_SECTOR / HF_LINE);
     return rc;
 }
@@ -84,7 +83,8 @@ int hf__sync_key(const struct hf__op *op)
 {
     struct hf__bucket *b = hf__bucket_at(op->c, op->key->hash);
     hf_error unsaid;
-    /* An error here is reported by the next request for the key, which meets it again. */
+    /* Errors here aren't reported: the whole file is synced instead, and the next request for the
+       key meets the damage, too. */
     const struct hf__op quiet = {op->c, op->verb, op->key, &unsaid};
     struct hf__found f = {.cell = NULL};
     struct parts p = {0};

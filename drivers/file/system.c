@@ -1,5 +1,6 @@
 /*
- * system.c - the system calls behind the seams: clocks, futexes, byte locks, space, the disk.
+ * system.c - the functions of HF_FILE_ENV (seam.h), by system calls: clocks, futexes, byte locks,
+ * space, the disk.
  */
 #include "store.h"
 
@@ -37,9 +38,9 @@ void hf__os_futex_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t se
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};
     (void)c;
-    /* A wait without limit has no timer: the kernel would have to remove it before the woken thread
-       runs. The futex isn't private, because other processes map the file, too. The caller copes
-       with early returns. */
+    /* A very long wait gets no timeout, because the kernel would have to remove its timer before
+       the woken thread runs. The futex isn't private, because other processes map the file, too.
+       Early returns are allowed. */
     syscall(SYS_futex, word, FUTEX_WAIT, seen, us < FOREVER_US ? &t : NULL, NULL, 0);
 }
 
@@ -62,8 +63,8 @@ int hf__byte_lock(int fd, int command, short type, int64_t from, int64_t len)
     return command == F_OFD_GETLK && f.l_type != F_UNLCK;
 }
 
-/* Sleeps between two attempts at a lock. Returns 0 if the time is over. The time is checked before
-   the sleep, so a process that was stopped meanwhile gets one more attempt. */
+/* Sleeps between two attempts at a lock. Returns 0, without sleep, if until_us has passed; else 1.
+   So a process that was stopped during the sleep gets one more attempt. */
 static int nap(int64_t until_us)
 {
     const struct timespec t = {0, NAP_NS};
@@ -72,8 +73,8 @@ static int nap(int64_t until_us)
     return 1;
 }
 
-/* Locks a byte that other processes hold while they work. It polls, without F_OFD_SETLKW, because
-   one of them may be stopped. Returns 0, ETIMEDOUT, or an errno. */
+/* Polls instead of using F_OFD_SETLKW, which has no time limit: the process that has the lock may
+   be stopped. */
 int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us)
 {
     int sys;
@@ -82,24 +83,26 @@ int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us)
     return sys;
 }
 
-/* Returns 1 if the descriptor is still ours, 0 if not, -1 if the system doesn't say. Programs that
-   become daemons close all descriptors, and open others in their place. */
+/* Returns 1 if the descriptor still leads to the client's file; 0 if not; -1 if fstat fails for
+   another reason. Programs that become daemons close all descriptors, and their numbers are used
+   again. */
 static int is_ours(const struct hf__client *c, int fd, struct stat *s)
 {
     if (fstat(fd, s)) return errno == EBADF ? 0 : -1;
     return s->st_dev == c->dev && s->st_ino == c->ino;
 }
 
-/* Returns as is_ours for both descriptors, and fills `s` for the client's. A store that was opened
-   since may have the same descriptor numbers, but not the same locked bytes in this generation. */
+/* Returns what is_ours does, for both descriptors; *s is of the client's. If the program has closed
+   them and opened the same store again, another client may have the same descriptor numbers: but
+   not this slot's byte locked with this generation. */
 static int are_ours(struct hf__client *c, struct stat *s)
 {
     uint32_t slot = (uint32_t)(c->session & 0xffff);
     int session = is_ours(c, c->session_fd, s), client = is_ours(c, c->fd, s);
     if (session != 1 || client != 1) return session && client ? -1 : 0;
     if (!c->session || s->st_size < (off_t)HF_AT_HEAP) return 1;
-    /* Relaxed: this client's generation was stored there long ago, unless it is lost. A damaged one
-       proves nothing. */
+    /* Relaxed order is enough: this client has stored its generation there long ago. Another one
+       means that the slot is another session's; a damaged one proves nothing. */
     uint64_t word = atomic_load_explicit(&hf__slot_at(c, slot)->generation, memory_order_relaxed);
     return (!hf__sealed(word) || hf__unseal(word) == c->session >> 16) &&
            hf__byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_SESSION + slot, 1) &&
@@ -110,8 +113,8 @@ int hf__os_probe(struct hf__client *c, int64_t byte)
 {
     struct stat s;
     int rc = hf__byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, byte, 1);
-    /* If another file has this descriptor's number by now, none of its bytes is locked, which would
-       make every session look dead. */
+    /* If the descriptor's number belongs to another file by now, none of the bytes is locked there,
+       and every session would look dead. */
     return rc || are_ours(c, &s) == 1 ? rc : -EBADF;
 }
 
@@ -126,14 +129,14 @@ int hf__os_take_slot(struct hf__client *c, uint32_t slot)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Allocates space. Returns 0 or an errno, but not EINTR. */
+/* Allocates disk space for these bytes by fallocate. Returns 0 or an errno, but not EINTR. */
 static int allocate(int fd, int64_t from, int64_t len)
 {
     sigset_t all, before;
     if (!fallocate(fd, 0, from, len)) return 0;
     if (errno != EINTR) return errno;
-    /* tmpfs takes back what it had allocated when a signal comes. Signals as frequent as a
-       profiler's would make it begin again for ever, so they are blocked this time. */
+    /* If a signal comes, tmpfs gives back what it had allocated, and fails. Frequent signals, such
+       as a profiler's, would make that go on for ever; so signals are blocked for this attempt. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int sys;
@@ -144,7 +147,8 @@ static int allocate(int fd, int64_t from, int64_t len)
     return sys;
 }
 
-/* Blocks are really allocated: with a sparse file, a full disk would mean a SIGBUS. */
+/* Blocks are really allocated, because a write to a hole of a mapped file raises SIGBUS if the disk
+   is full. */
 int hf__provide_blocks(int fd, int64_t from, int64_t to)
 {
     static const char zeros[65536];
@@ -154,8 +158,8 @@ int hf__provide_blocks(int fd, int64_t from, int64_t to)
         return EFBIG; /* instead of a SIGXFSZ */
     int sys = allocate(fd, from, to - from);
     if (sys != EOPNOTSUPP) return sys;
-    /* This filesystem can't allocate. Only bytes beyond the end are written, because other
-       processes may use the rest. */
+    /* This filesystem doesn't know fallocate, so zeros are written. Only bytes beyond the file's
+       end are, because other processes may use the rest. */
     if (fstat(fd, &s)) return errno;
     for (int64_t at = s.st_size; at < to;) {
         size_t n = to - at < (int64_t)sizeof zeros ? (size_t)(to - at) : sizeof zeros;
@@ -179,7 +183,8 @@ int hf__os_grow(struct hf__client *c, uint64_t lines)
 {
     struct stat s;
     int64_t until_us = hf__local_us() + c->io_timeout_us;
-    /* The file grows in one thread at a time: threads by the mutex, processes by the byte lock. */
+    /* One thread at a time makes the file grow: the mutex excludes this process's other threads,
+       the byte lock other processes. */
     while (pthread_mutex_trylock(&c->grow_mu))
         if (!nap(until_us)) return ETIMEDOUT;
     int rc = hf__byte_lock_until(c->fd, HF_BYTE_GROW, until_us);
@@ -188,7 +193,8 @@ int hf__os_grow(struct hf__client *c, uint64_t lines)
         int ours = are_ours(c, &s);
         rc = ours > 0 ? 0 : ours ? errno : EBADF;
         if (!rc && s.st_size < to) rc = hf__provide_blocks(c->fd, s.st_size, to);
-        /* After a power cut the file must not be shorter than its header says. */
+        /* The new size is on disk before the header names it: after a power cut the file must not
+           be shorter than its header says. */
         if (!rc && fdatasync(c->fd)) rc = errno;
         if (!rc && !is_ours(c, c->fd, &s)) rc = EBADF;
         hf__byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_GROW, 1);

@@ -1,5 +1,5 @@
 /*
- * trust.c - may this file be a store? Its filesystem, its owner, its mode and its header say so.
+ * trust.c - checks whether a file may be used as a store: its filesystem, owner, mode and header.
  */
 #include "store.h"
 
@@ -10,7 +10,7 @@
 
 enum { PAGE = 4096 };
 
-enum { BAD, GOOD, NETWORK }; /* network: several machines, each with a memory of its own */
+enum { BAD, GOOD, NETWORK }; /* NETWORK: machines that share it don't share memory */
 
 static const struct {
     long magic;
@@ -116,8 +116,8 @@ int hf__check_header(hf_store *st, int fd, const struct stat *s, hf_error *err)
                        word,
                        HF_AT_ALLOC + (*word == 'l' ? offsetof(struct hf__alloc, limit)
                                                    : offsetof(struct hf__alloc, bump)));
-    /* The file may have grown since its size was asked: a file that seems too short is asked again.
-     */
+    /* The file may have grown since *s was filled in; so if it seems too short, its size is read
+       again. */
     struct stat since = *s;
     if (hf__unseal(limit) * HF_LINE > (uint64_t)since.st_size && fstat(fd, &since))
         return hf__refuse_errno(st, errno, "look at", err);
