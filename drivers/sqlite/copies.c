@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns 1 if that memory has a text that every copy of SQLite has. It is read as a file, because
-   it may be unmapped meanwhile. */
+/* Returns 1 if this process's memory from `from` to `to` has a text that every copy of SQLite has.
+   `mem` is /proc/self/mem: to read a file doesn't crash if the memory is unmapped meanwhile. */
 static int is_sqlite(int mem, uint64_t from, uint64_t to)
 {
-    /* the text is in pieces, so that the search doesn't find this object itself */
+    /* written as letters, so that the search doesn't find the text in this driver */
     static const char magic[] = {'S', 'Q', 'L', 'i', 't', 'e', ' ', 'f', 'o', 'r', 'm', 'a', 't'};
     enum { CHUNK = 65536 };
     char *piece = malloc(CHUNK);
@@ -33,7 +33,8 @@ static int is_sqlite(int mem, uint64_t from, uint64_t to)
     return found;
 }
 
-/* Returns a number that changes when objects are mapped; 0: not known. */
+/* Returns a hash of the names of all mapped files, which changes when libraries are loaded; 0: not
+   known. */
 static uint64_t mapped_objects(void)
 {
     char line[1200], *path;
@@ -63,7 +64,7 @@ static int search(char *to, size_t cap)
             continue;
         if (path[0] != '/' || how[0] != 'r' || how[1] == 'w') continue;
         if (!stat(path, &s) && s.st_dev == mine.st_dev && s.st_ino == mine.st_ino)
-            found = !offset && from != (uintptr_t)own.dli_fbase; /* mapped a second time */
+            found = !offset && from != (uintptr_t)own.dli_fbase; /* our copy's file, loaded twice */
         else
             found = is_sqlite(mem, from, end);
         if (found) snprintf(to, cap, "%.*s", (int)cap - 1, path);
@@ -74,8 +75,7 @@ static int search(char *to, size_t cap)
     return found;
 }
 
-/* Searches for a second copy of SQLite again only if other objects are mapped: a search takes some
-   milliseconds. */
+/* A search takes some milliseconds, so it is repeated only if other files are mapped. */
 int hf__sq_second_copy(char *to, size_t cap)
 {
     static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;

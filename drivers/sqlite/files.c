@@ -7,30 +7,32 @@
  * Other processes may then remove -wal and -shm, and this process would go on in removed files.
  *
  * A request whose answer depends on the database is checked once, after its last statement and
- * before its answer is used. In WAL mode one check after the statements is enough, because what it
- * looks for lasts:
- *   - The process holds a lock of its own, the witness, on a byte of the database and of -shm that
- *     nobody else uses. Whatever drops SQLite's locks on a file drops the witness, too. It is taken
- *     again only by settling, which counts `lost` first. So a witness that stands now has stood
- *     since the request began. An OFD lock query sees the POSIX locks of its own process.
+ * before its answer is used. In WAL mode one check after the statements is enough, because each
+ * fault that may have happened during them still shows then:
+ *   - The process holds a lock of its own, the witness, on a byte of the database and on a byte of
+ *     -shm that no other process uses. A close that drops SQLite's locks on a file drops the
+ *     witness, too. Only settling takes the witness again, and it counts that in `lost` first. So
+ *     if the witness stands and `lost` is unchanged, the locks have stood since the request began.
+ *     (F_OFD_GETLK shows the POSIX locks of the process that asks, F_GETLK doesn't.)
  *   - While SQLite's SHARED lock on the database stands, no other process removes -wal or -shm,
  *     changes the journal mode, or works on -wal without -shm: each needs EXCLUSIVE first. A second
- *     copy in this process gets EXCLUSIVE all the same, for locks of one process don't exclude each
- *     other: it replaces SHARED. Its last close then copies -wal into the database and removes it,
- *     and what is committed between the two is lost. So a request whose check finds a write lock on
- *     SHARED's bytes is not answered either. A copy that takes EXCLUSIVE after the check copies
- *     what the request committed, too. A copy that has given it back has dropped the witness.
- *   - The three files are looked up by name. Against SQLite the locks suffice; this finds what
- *     obeys no lock (rm, mv, a restored backup). No check makes that safe; this one notices it in
- *     the request that comes next, at the latest. The names of -wal and -shm are not looked up
- *     again while the change time of their directory stays what it was when they were last seen,
- *     if it was older then than file times are coarse (2 s). The database's name is looked up each
- *     time, for a parent directory may be renamed.
- * A write looks at the database's witness before it begins, too: not for its answer, but because
- * frames written without SHARED may harm what others write.
+ *     copy in this process gets EXCLUSIVE all the same, because locks of one process don't exclude
+ *     each other: its lock replaces SHARED. When that copy closes the database, it copies -wal into
+ *     the database and removes -wal; what is committed between the two is lost. So a request whose
+ *     check finds a write lock on SHARED's bytes isn't answered either. If the copy takes EXCLUSIVE
+ *     after the check, it copies what the request committed, too. If it has given EXCLUSIVE back
+ *     before the check, that has dropped the witness.
+ *   - The three files are looked up by name. Against SQLite the locks suffice; this finds changes
+ *     that obey no lock (rm, mv, a restored backup). No check makes those safe; this one notices
+ *     them in the next request at the latest. The names of -wal and -shm are looked up only if the
+ *     change time of their directory is another than when they were last seen, or was then too
+ *     recent to tell (file times may be as coarse as 2 s). The database's name is looked up each
+ *     time, because a parent directory may be renamed.
+ * A write looks at the database's witness before it begins, too: pages that are written to -wal
+ * without SHARED may destroy what other processes write.
  *
- * Outside WAL mode SQLite itself unlocks the whole file after each transaction; there the witness
- * is taken within the transaction and looked at before COMMIT.
+ * Outside WAL mode SQLite itself unlocks the whole file after each transaction. There the witness
+ * is taken in each transaction, and checked before COMMIT.
  *
  * Contents: settling; looking. The witnesses: witness.c.
  */
@@ -47,7 +49,7 @@
 #include <unistd.h>
 
 enum { SETTLE_TRIES = 3 };
-/* how coarse a file's times are: 2 s (vfat), plus the kernel's tick */
+/* In seconds: file times are as coarse as 2 s (vfat), plus the kernel's tick. */
 enum { COARSEST_STAMP_S = 3 };
 void hf__sq_files_drop(struct hf__sq_files *f)
 {
@@ -79,7 +81,7 @@ static int same_id(struct hf__sq_id a, struct hf__sq_id b)
     return a.dev == b.dev && a.ino == b.ino;
 }
 
-/* Returns 1 if the -shm that this copy of SQLite has mapped was removed; 0 if not; -1: not
+/* Returns 1 if the -shm file that our copy of SQLite has mapped was removed; 0: it wasn't; -1: not
    known. */
 static int shm_removed(hf_store *st)
 {
@@ -115,10 +117,11 @@ static int in_wal_mode(hf_store *st, int *ret)
     return sq == SQLITE_ROW ? 0 : sq;
 }
 
-/* Tries once to take the locks. In WAL mode SQLite holds SHARED on the database, and the dead man's
-   switch of -shm, for as long as it is open. If these locks were dropped they are taken again,
-   because SQLite believes that it has them. Returns 0, or errno; EAGAIN: another process has them,
-   or a file changed meanwhile; EBUSY: another copy of SQLite has EXCLUSIVE. */
+/* Tries once to note the files and to take the witnesses. In WAL mode SQLite holds two locks as
+   long as the database is open: SHARED on the database, and one byte of -shm (its "dead man's
+   switch"). If these were dropped, they are taken again here, because SQLite believes that it still
+   has them. Returns 0 or an errno; EAGAIN: another process has them, or a file changed meanwhile;
+   EBUSY: another copy of SQLite has EXCLUSIVE. */
 static int settle_once(hf_store *st, struct hf__sq_files *f)
 {
     struct hf__sq_id seen[SQ_FILES];
@@ -173,8 +176,7 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
         sys = settle_once(st, &now);
     }
     if (sys == EBUSY) *ret_why = exclusive;
-    /* A database that was in WAL mode must still have the same files; otherwise it is another
-       database. */
+    /* The database must still be the same file; if it was in WAL mode, -wal and -shm, too. */
     for (int i = 0; !sys && was->settled && i < SQ_FILES; i++)
         if ((i == SQ_DB || was->wal) && !same_id(was->id[i], now.id[i])) sys = ESTALE;
     if (sys) {
@@ -184,7 +186,7 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
     now.settled = 1;
     now.dir = open_directory(st);
     st->names_seen = (struct timespec){0, 0};
-    /* atomic, because the thread that sleeps for events reads it, too */
+    /* under the mutex, because the thread that sleeps for events reads the files, too */
     pthread_mutex_lock(&st->version_mu);
     hf__sq_files_drop(was);
     *was = now;
@@ -195,9 +197,9 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
 
 /* ---- looking ---- */
 
-/* Checks that the names still lead to the same files. names_seen: the directory's change time
-   before all names were looked up, if it is older than file times are coarse; NULL: all names are
-   looked up. */
+/* Returns NULL if the names still lead to the same files; else what has changed. *names_seen: the
+   directory's change time at which the names of -wal and -shm were last found to be right, if it
+   was old enough then to tell a later change; this call sets it anew. NULL: look up all names. */
 static const char *names_changed(const hf_store *st, struct timespec *names_seen)
 {
     static const char *const replaced[SQ_FILES] = {"the database was removed or replaced",
@@ -218,8 +220,8 @@ static const char *names_changed(const hf_store *st, struct timespec *names_seen
     return NULL;
 }
 
-/* The query for EXCLUSIVE comes first: if the other copy had given it back by then, the witness is
-   gone. */
+/* The check for EXCLUSIVE comes before that of the witness: if another copy has given EXCLUSIVE
+   back by then, the witness is gone. */
 const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen)
 {
     const struct hf__sq_files *f = &st->files;
@@ -244,7 +246,8 @@ int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf
     return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s '%s': %s", what, key, dropped);
 }
 
-/* Outside WAL mode SQLite holds locks only within a transaction. */
+/* Takes the witness at the beginning of a transaction outside WAL mode: SQLite has dropped it at
+   the end of the last one. */
 void hf__sq_files_begin(hf_store *st)
 {
     struct hf__sq_files *f = &st->files;

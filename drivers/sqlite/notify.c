@@ -1,8 +1,8 @@
 /*
- * notify.c - sqlite: notices that the database has changed. A second connection asks for
- * data_version, a number that changes with each commit of another connection, in some microseconds:
- * often at first, then every 20 ms. It doesn't say which key has changed, so an event is about all
- * keys.
+ * notify.c - sqlite: notices that the database has changed. A second connection polls data_version,
+ * a number that changes with each commit of another connection; that takes some microseconds. It
+ * polls often at first, then every 20 ms. The number doesn't say which key has changed, so an event
+ * is about all keys.
  */
 #include "kit/await.h"
 #include "store.h"
@@ -42,7 +42,8 @@ static int read_version(hf_store *st, uint64_t *ret)
     return sq;
 }
 
-/* Returns how often the database was opened: each connection counts its versions anew. */
+/* Returns how often the database was opened again. A number of data_version means nothing to
+   another connection, so a new connection is an event, too. */
 static uint64_t openings(hf_store *st)
 {
     pthread_mutex_lock(&st->version_mu);
@@ -51,8 +52,8 @@ static uint64_t openings(hf_store *st)
     return n;
 }
 
-/* Returns 1 once if the files or locks have changed: that is an event, because the next read opens
-   them again. */
+/* Returns 1, once, if the files or locks have changed. That is an event: a wait has to look, and
+   its read opens the database again. */
 static int files_changed(hf_store *st)
 {
     pthread_mutex_lock(&st->version_mu);

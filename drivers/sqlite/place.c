@@ -1,6 +1,6 @@
 /*
- * place.c - sqlite: where a store can be: the file's path, its directory and its filesystem; and
- * under which boot its clock runs.
+ * place.c - sqlite: where a store can be (the file's path, its directory, its filesystem), and the
+ * boot whose clock it uses.
  */
 #include "os.h"
 #include "store.h"
@@ -35,7 +35,7 @@ int hf__sq_resolve(hf_url *url, hf_error *err)
 
 static const char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
 
-/* Reads the id of this boot. Returns 0 or an errno. */
+/* Reads the id of this boot, and its time namespace. Returns 0 or an errno. */
 static int boot_here(struct hf__sq_boot *ret)
 {
     char text[64];
@@ -46,7 +46,7 @@ static int boot_here(struct hf__sq_boot *ret)
     if (!good) return EIO;
     ret->id[strcspn(ret->id, "\n")] = 0;
     ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0; /* older kernels have one time namespace for all processes */
+    text[n > 0 ? n : 0] = 0; /* n < 0: an older kernel, with one time namespace for all */
     const char *number = strchr(text, '[');
     ret->timens = number ? strtoll(number + 1, NULL, 10) : 0;
     return ret->id[0] ? 0 : EIO;

@@ -36,9 +36,9 @@ int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, cons
     return rc;
 }
 
-/* Makes the first step of GET for the key. Returns SQLITE_ROW, with the row (or nulls) after
-   the clock; or the error. Missing tables are made again, once: another program may have
-   dropped them. */
+/* Makes the first step of the statement SQ_GET for the key. Returns SQLITE_ROW: its columns are the
+   clock's, then the row's (NULLs if there is none); or an error of SQLite's. If tables are missing,
+   because another program has dropped them, they are made again, once. */
 static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
 {
     for (int again = 0;; again++) {
@@ -78,7 +78,7 @@ static int read_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     struct reading *r = arg;
     const char *key = r->key->text;
     int rc = 0;
-    (void)ret_code; /* may always be read again */
+    (void)ret_code; /* not set: a read may be repeated */
     hf_row_clear(r->row);
     hf__sq_roll_back(st);
     int found = find(st, r->key, 0);
@@ -146,15 +146,15 @@ struct write {
     int64_t clock_us;
 };
 
-/* Compares and writes, between BEGIN and COMMIT. Returns 0: written; HF_CONFLICT: nothing was
-   written. */
+/* Compares and writes, between BEGIN and COMMIT. SQ_GET has found the row, or that there is none.
+   Returns 0: written; HF_CONFLICT: nothing was written; or an error. */
 static int decide(hf_store *st, struct write *w, hf_error *err)
 {
     sqlite3_stmt *s = st->stmt[SQ_GET];
     const hf_rowkey *key = w->key;
     int there = has_row(s), rc = 0;
     uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_FIELD_REV) : 0;
-    /* A row of rev 0 is damaged, which isn't the same as no row. */
+    /* A stored rev of 0 is damage, not the absence of a row. */
     int same = !w->party && rev == w->seen && there == (w->seen != 0);
     w->clock_us = hf__sq_now_us(st);
     if (w->cur && !same) {
@@ -247,7 +247,7 @@ static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     int sq, rc = hf__sq_files_sound(st, "enter", key, err);
     if (rc) return rc;
     sq = hf__sq_exec(st->db, "BEGIN IMMEDIATE");
-    (void)ret_code; /* entering again does no harm */
+    (void)ret_code; /* not set: entering may be repeated */
     if (!sq) hf__sq_files_begin(st);
     if (!sq)
         sq = run_once(st, "INSERT INTO holdfast_enter (key, token) VALUES (?1, ?2)", e->key,
@@ -266,7 +266,8 @@ static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     return rc;
 }
 
-/* Inserts into the guard's view, in a transaction of its own, which has ended when this returns. */
+/* Raises the fence: inserts the key and the token into the guard's view, in a transaction of its
+   own, which has ended when this returns. */
 int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err)
 {
@@ -279,17 +280,16 @@ int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, 
     return hf__sq_attempt(st, "enter", key->text, enter_op, &e, err);
 }
 
-/* Syncs by a write that waits for the disk. All writes go through one log (or one journal), so
-   everything before it is on disk, too, unless the log has been replaced. Linux marks pages clean
-   whose writing failed, so a second try proves nothing: after a failure no marker is trusted any
-   more. */
+/* Syncs by a write that waits for the disk. All writes go through one log (or one journal), so all
+   earlier writes are on disk, too, unless the log was replaced. After a failure every later sync
+   fails: Linux marks pages whose writing failed as clean, so a second try would prove nothing. */
 static int sync_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
     const hf_rowkey *key = arg;
     int rc = 0;
     *ret_code = HF_UNAVAILABLE;
     if (hf__sq_files_changed(st, &st->names_seen))
-        return HF_UNAVAILABLE; /* hf__sq_attempt says it */
+        return HF_UNAVAILABLE; /* hf__sq_attempt finds and reports the same */
     int sq = st->sync_failed ? SQLITE_IOERR : st->stmt[SQ_CEILING] ? SQLITE_OK : hf__sq_make(st, 1);
     if (!sq) sq = hf__sq_raise_ceiling(st, 0);
     rc = sq ? hf__sq_failed(st, sq, "sync", key->text, HF_UNAVAILABLE, err) : 0;

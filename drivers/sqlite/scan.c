@@ -13,7 +13,8 @@ struct seen {
     hf_row row;
 };
 
-/* Makes the first step of SCAN. A missing table is made again, once, as by find(). */
+/* Makes the first step of the statement SQ_SCAN. A missing table is made again, once, as in find()
+   of rows.c. */
 static int first_of_page(hf_store *st, const char *prefix, const char *after)
 {
     for (int again = 0;; again++) {
@@ -37,7 +38,7 @@ struct paging {
     int64_t clock_us;
 };
 
-/* Reads the next rows behind `after`. */
+/* Reads a page of rows: the next keys after `after` that have the prefix. */
 static int page_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
     struct paging *p = arg;
@@ -45,7 +46,7 @@ static int page_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     int rc = 0, sq = first_of_page(st, p->prefix, p->after);
     if (hf__sq_no_rows(st, sq)) sq = SQLITE_DONE;
     sqlite3_stmt *s = st->stmt[SQ_SCAN];
-    (void)ret_code; /* may always be read again */
+    (void)ret_code; /* not set: a read may be repeated */
     for (p->n = 0; !rc && sq == SQLITE_ROW; sq = sqlite3_step(s)) {
         const char *key = (const char *)sqlite3_column_text(s, 0);
         struct seen *to = &p->page[p->n];

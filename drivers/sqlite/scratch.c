@@ -1,5 +1,5 @@
 /*
- * scratch.c - sqlite: a database for `doctor` to try, beside the one in question and of its kind.
+ * scratch.c - sqlite: a database that `doctor` may fill: beside the store's, with its settings.
  */
 #include "os.h"
 #include "store.h"
@@ -40,7 +40,8 @@ static int make_alike(const char *path, const char *sql)
     int sq = sqlite3_open_v2(
         path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     if (!sq) sq = sqlite3_exec(db, sql, NULL, NULL, NULL);
-    /* A database that has a table already is another program's: its mode stays. */
+    /* With a table in it, the driver takes the database for another program's, and doesn't change
+       its journal mode. */
     if (!sq) sq = sqlite3_exec(db, "CREATE TABLE doctor (n INTEGER)", NULL, NULL, NULL);
     sqlite3_close(db);
     return sq;

@@ -16,9 +16,9 @@
 static void sq_close(hf_store *st)
 {
     hf__sq_delist(st);
-    /* Closes without a checkpoint in a child of fork, which must not write what its parent has left
-       in the log; also if the log is a removed file, because its pages would overwrite what other
-       processes have written since. */
+    /* Closes without a checkpoint in two cases. A child of fork must not write what its parent has
+       left in the log. And the pages of a removed log would overwrite what other processes have
+       written since. */
     hf__sq_disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);
@@ -47,7 +47,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
         return hf__sq_refuse(url->safe, HF_INVALID, 0, "it names no file", err);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
-    /* Makes ":memory:" and "file:..." names like any other. */
+    /* "./" makes ":memory:" and "file:..." names of files like any other. */
     snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
     return 0;
 }
@@ -159,7 +159,8 @@ static int changed(hf_store *st, int code, const char *what, const char *key, co
                    code == HF_UNKNOWN ? "it may not have landed" : "nothing was done");
 }
 
-/* Opens the database again after it was closed. Under the mutex. */
+/* Opens the database again after it was closed because its files had changed. The caller holds
+   st->mu. */
 static int reconnect(hf_store *st, hf_error *err)
 {
     dev_t dev = st->dev;
@@ -184,9 +185,9 @@ static int reconnect(hf_store *st, hf_error *err)
     return rc;
 }
 
-/* Returns 0 if the name still leads to the file that is open, and the database is connected. A file
-   that was put in its place would hold other locks. The check uses stat: opening and closing the
-   file would drop SQLite's locks. */
+/* Checks that the name still leads to the database of this store, and connects again if need be.
+   Another file in its place has other rows. Uses stat, because to open and close the file would
+   drop SQLite's locks. Returns 0 or an error. */
 static int ready(hf_store *st, const char *what, const char *key, hf_error *err)
 {
     struct stat s;
@@ -242,8 +243,8 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
                            err);
     if (!rc) rc = hf__sq_find_boot(st, url, err);
     pthread_mutex_lock(&st->mu);
-    /* SQLite closes a low descriptor again, but another thread may have written to the file that it
-       opened there. */
+    /* SQLite doesn't keep a descriptor below 3, but it opens the file there first, and another
+       thread may print into it meanwhile. */
     unsigned held = hf__low_hold();
     struct stat s;
     int none = st->existing && !rc && stat(st->path, &s) && errno == ENOENT;

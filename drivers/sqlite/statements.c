@@ -32,8 +32,8 @@ static int code_of_errno(int sys, int otherwise)
     }
 }
 
-/* Returns the code for a result of SQLite's. `ambiguous`: for an error of the disk, after which the
-   write may have been done. */
+/* Returns the HF_ code for a result of SQLite's. `ambiguous` is the code for an error of the disk,
+   after which a write may have been done. */
 static int code_of(sqlite3 *db, int rc, int ambiguous)
 {
     switch (rc & 0xff) {
@@ -128,7 +128,7 @@ static void add_fields(sqlite3_str *to, const char *before, const char *format)
     }
 }
 
-/* Prepares the statement whose text is `to`, which is freed. */
+/* Prepares the statement whose text is in `to`, and frees `to`. */
 static int prepare(hf_store *st, sqlite3_stmt **ret, sqlite3_str *to)
 {
     char *sql = sqlite3_str_finish(to);
@@ -196,7 +196,8 @@ int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
     return rc;
 }
 
-/* Reads the clock of this boot, or makes it. Called within a transaction. */
+/* Reads the offset of this boot's clock, or makes it: see store.h. The caller has begun a
+   transaction. */
 static int set_clock(hf_store *st)
 {
     int64_t there = 0, ceiling = 0, highest = 0, local = hf__local_us();
@@ -230,7 +231,7 @@ int hf__sq_make(hf_store *st, int writes)
     int sq = SQLITE_OK;
     st->old = 0;
     if (st->existing && !writes) sq = hf__sq_ask(st, "SELECT 1 FROM %s LIMIT 1", st->table, &any);
-    st->gone = sq == SQLITE_ERROR; /* the statement can't be prepared: there is no such table */
+    st->gone = sq == SQLITE_ERROR; /* a statement can't be prepared if there is no such table */
     if (sq) return sq;
     sqlite3_str *s = sqlite3_str_new(st->db);
     sqlite3_str_appendf(s, "CREATE TABLE IF NOT EXISTS %s (key TEXT NOT NULL PRIMARY KEY",
@@ -258,7 +259,7 @@ int hf__sq_make(hf_store *st, int writes)
     hf__sq_exec(st->db, "PRAGMA synchronous = NORMAL");
     sqlite3_free(sql);
     if (!rc) rc = hf__sq_prepare(st);
-    /* A column that only format 1 has. */
+    /* Only format 1 has a column `granted`. */
     if (rc == SQLITE_ERROR)
         st->old = !hf__sq_ask(st, "SELECT granted FROM %s LIMIT 1", st->table, &any);
     return rc;

@@ -2,14 +2,15 @@
  * store.h - sqlite:PATH, rows in a table of an SQLite database: what its files share. See
  * doc/stores/sqlite.md.
  *
- * A handle has one connection, under a mutex, and a second one for watching. Every write is a
- * transaction that begins IMMEDIATE: read the row, compare, write.
+ * A handle has one connection, under a mutex, and a second one that notices changes. Every write is
+ * a transaction that begins IMMEDIATE: read the row, compare, write.
  *
- * The clock is CLOCK_BOOTTIME plus an offset that stands in a table of one row beside the locks,
- * with the boot id that it belongs to. Under another boot id it starts anew, at the time of day or
- * above everything that was ever given out, whichever is later: `ceiling_us` is on disk before any
- * rev may pass it. So locks needn't be synced: what a power cut takes was a lock of a process
- * that is gone too, and tokens go on growing. Markers of events are synced (hf__sq_sync).
+ * The clock is CLOCK_BOOTTIME plus an offset. A table of one row beside the locks has the offset,
+ * and the id of the boot for which it holds. After a reboot the clock starts anew: at the time of
+ * day, or above all revs that were ever used, whichever is later. To know these, `ceiling_us` is on
+ * disk before any rev passes it. So locks needn't be synced: a lock that a power cut removes from
+ * the disk belonged to a process that is gone, too, and tokens go on growing. Markers of events are
+ * synced (hf__sq_sync).
  */
 #ifndef HF_SQLITE_STORE_H
 #define HF_SQLITE_STORE_H
@@ -36,12 +37,12 @@ enum hf__sq_statement {
 
 struct hf__sq_boot {
     char id[40];
-    int64_t timens; /* the time namespace of the boot clock; 0: there is one for all */
+    int64_t timens; /* the time namespace of CLOCK_BOOTTIME; 0: the kernel has only one */
 };
 
 enum { SQ_PATH_CAP = 1024 + 8 };
 enum { SQ_DB, SQ_WAL, SQ_SHM, SQ_FILES };
-struct hf__sq_id { /* of a file; 0, 0: there is none */
+struct hf__sq_id { /* identifies a file; 0, 0: there is none */
     dev_t dev;
     ino_t ino;
 };
@@ -58,20 +59,21 @@ struct hf__sq_files {
 struct hf_store {
     struct hf_store *next; /* the list of all stores that are open in this process */
     pid_t pid;
-    pthread_mutex_t mu; /* the connection and what follows */
+    pthread_mutex_t mu; /* protects the connection and what follows */
     sqlite3 *db;        /* NULL: closed because its files have changed; opened again when needed */
     struct hf__sq_files files;         /* changed under both mutexes */
     struct timespec names_seen;        /* under mu; see files.c */
-    int told_change;                   /* it was an event already */
+    int told_change;                   /* 1: the change of the files was an event already */
     uint64_t openings;                 /* changed under both mutexes */
-    sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: to be made anew */
+    sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: not prepared */
     int64_t offset_us, ceiling_us, last_us;
     int sync_failed;
     pthread_mutex_t version_mu; /* the connection that notices changes: notify.c */
     sqlite3 *version_db;
     sqlite3_stmt *version;
-    hf_event_count flushed; /* as of the last flush; used by the thread that sleeps, as any_event */
-    int any_event;          /* the database has changed since the last flush */
+    /* These two are used only by the thread that sleeps. */
+    hf_event_count flushed; /* the versions at the last flush */
+    int any_event;          /* 1: the database has changed since the last flush */
     int wake_fd;
     int64_t io_timeout_ms;
     struct hf__sq_boot boot;
@@ -80,17 +82,20 @@ struct hf_store {
     char path[1024 + 2], wal_path[SQ_PATH_CAP], shm_path[SQ_PATH_CAP];
     char table[160], clock[160]; /* the names are quoted */
     char empty[180];             /* the statement with which a person empties the store */
-    int existing;                /* opening and reading make nothing */
-    int gone;                    /* and the table isn't there */
-    int old;                     /* the table is there, with the columns of format 1 */
-    int opened;                  /* it was */
+    int existing;                /* 1: opening and reading must not make the tables */
+    int gone;                    /* 1: `existing`, and the table isn't there */
+    int old;                     /* 1: the table is there, but with the columns of format 1 */
+    int opened;                  /* 1: hf__sq_open has succeeded */
 };
 
-/* files.c; under the mutex. settle: takes the files and locks as they are; if it fails, *ret_why,
-   errno and *ret_sq say why (ESTALE: they aren't the same any more). changed: returns NULL, or what
-   has changed; names_seen: the store's, or NULL without its mutex. wait: returns 1 if `why` passes
-   when another copy of SQLite is done, after waiting for that. begin, held: called around a
-   transaction outside WAL mode. */
+/*
+ * files.c; the caller holds st->mu.
+ * settle: notes the present files, and takes the witnesses. Returns 0 or an errno, with *ret_why
+ * and *ret_sq (ESTALE: the files aren't the same as before). changed: returns NULL, or what has
+ * changed. names_seen: the store's; NULL without st->mu. wait: if `why` says that another copy of
+ * SQLite has the database, waits for it and returns 1. begin, held: take and check the witness in a
+ * transaction outside WAL mode.
+ */
 int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq);
 const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen);
 int hf__sq_files_wait(const hf_store *st, const char *why);
@@ -104,23 +109,25 @@ int hf__sq_refuse(const char *name, int code, int sys, const char *why, hf_error
 /* Makes a relative path absolute, because its meaning depends on the working directory. */
 int hf__sq_resolve(hf_url *url, hf_error *err);
 int hf__sq_find_boot(hf_store *st, const hf_url *url, hf_error *err);
-/* Returns 1 if all users of the file see each other's SQLite locks, and one machine's clock. */
+/* Returns 1 if the file is on a filesystem of this machine, so that all its users see each other's
+   SQLite locks and have one clock. */
 int hf__sq_is_local(const char *path);
-/* Finds out why the database can't be created. SQLite, if it may not create a file, tries to read
-   it, and reports that there is none. Returns 0, or why the directory takes no file. */
+/* Returns the errno with which the directory refuses a new file; 0: it doesn't. SQLite itself
+   reports only that there is no file, because it then tries to open the file for reading. */
 int hf__sq_directory_refuses(const char *path);
 
 /* notify.c */
 extern const hf_notify_ops hf__sq_notify;
 
-/* copies.c: returns the address of an object with another copy of SQLite; 0: there is none. */
+/* copies.c: returns 1 if another copy of SQLite is loaded, and names the file that has it; 0: there
+   is none. */
 int hf__sq_second_copy(char *to, size_t cap);
 
 /*
- * sqlite.c. Calls `op` on the database, under the mutex, and checks that files and locks are still
- * those with which the call began. If they aren't, the answer isn't used. The files are opened
- * again, and `op` is called again, unless it has set *ret_code: then that code is the answer
- * (UNKNOWN: the write may have landed).
+ * sqlite.c. Calls `op` on the database, under st->mu, and checks that the files and locks are still
+ * those with which the call began. If they aren't, the answer isn't used: the database is opened
+ * again, and `op` is called again. If `op` has set *ret_code, it isn't called again, and that code
+ * is the answer (HF_UNKNOWN: the write may have landed).
  */
 typedef int hf__sq_op(hf_store *st, void *arg, int *ret_code, hf_error *err);
 int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *op, void *arg,
@@ -130,54 +137,54 @@ int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *o
    would overwrite what other processes have written since. */
 int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err);
 
-/* stores.c. Enters a store into the list of those of this process, and closes those that a fork has
-   left; takes it out of the list. */
+/* stores.c. enlist: adds a store to this process's list, and closes the connections of stores that
+   were inherited by a fork. delist: takes it out of the list. */
 void hf__sq_enlist(hf_store *st);
 void hf__sq_delist(hf_store *st);
 /* Closes the connection; `quietly`: without a checkpoint of the log, and without removing it. */
 void hf__sq_disconnect(hf_store *st, int quietly);
-/* Closes every connection of this process to that database, because the change concerns all of
-   them. The next operation of each opens it again. */
+/* Closes every connection of this process to the database of `st`, whose files have changed. The
+   next operation of each store opens it again. */
 void hf__sq_close_all(hf_store *st);
 
-/* scratch.c: of the driver. */
+/* scratch.c: `scratch` and `discard` of hf_driver. */
 int hf__sq_scratch(const hf_url *url, hf_url *ret, hf_error *err);
 void hf__sq_discard(const hf_url *url);
 
-/* rows.c, for scan.c: reads the fields from column `at` on. */
-/* rows per page of a scan: read together, then shown without the mutex */
+/* Rows per page of a scan, which are read together and then shown without the mutex. */
 enum { SQ_PAGE_ROWS = 64 };
+/* rows.c. Reads a row from the statement's columns, from column `at` on. */
 int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err);
 
 /* statements.c, under the mutex. */
 int hf__sq_failed(hf_store *st, int sq, const char *what, const char *key, int ambiguous,
                   hf_error *err);
-/* These run a statement that has no rows to show, and a text. They return SQLite's code. */
+/* Run a statement without result rows, or a text of SQL. Return SQLite's code. */
 int hf__sq_run(sqlite3_stmt *s);
 int hf__sq_exec(sqlite3 *db, const char *sql);
-/* Ends a transaction if there is one. A transaction that stays open, for want of memory, keeps the
-   others from writing, and this connection from seeing what they wrote: the next operation tries
-   again. */
+/* Rolls back the transaction that is open, if any. If that fails for lack of memory, other
+   connections can't write, and this one doesn't see their writes; so each operation tries again. */
 void hf__sq_roll_back(hf_store *st);
 /*
- * Commits. After an error sqlite3_get_autocommit() alone says what became of the transaction. It is
- * still open: COMMIT didn't begin, or waited for others in vain, and a ROLLBACK leaves nothing. It
- * is over: SQLite has rolled it back, or was already through with it (the journal is gone, but its
- * removal failed); and what a WAL was given can come back when it is recovered.
+ * Commits. After an error only sqlite3_get_autocommit() says what became of the transaction. If it
+ * is still open, COMMIT didn't begin, or waited in vain for other connections: a ROLLBACK then
+ * leaves nothing of it. If it is over, SQLite has either rolled it back or completed it (with a
+ * failure while it removed the journal); and pages that were written to a WAL may count when the
+ * WAL is recovered.
  * Returns:
  *   0           committed
  *   HF_UNKNOWN  it may be committed, or may be later
- *   a code      nothing was, nor will be
+ *   a code      it isn't committed, and won't be
  */
 int hf__sq_commit(hf_store *st, const char *what, const char *key, hf_error *err);
 void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len);
-/* Reads one number by a query in whose format %s is the table. If there is none, *ret stays as it
-   is. */
+/* Reads one number by the query `format`, in which %s stands for the table `name`. If the query has
+   no result, *ret stays as it is. */
 int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret);
-/* Makes what is missing: the tables, the clock of this boot, all of it on disk; prepares the
-   statements. If opening or reading must not make the table, it returns SQLITE_ERROR, and sets
-   `gone`. */
+/* Makes the tables and this boot's clock, if they are missing, syncs them, and prepares the
+   statements. If st->existing is set and this isn't for a write (`writes` 0), it makes no table: if
+   there is none, it returns SQLITE_ERROR, and sets st->gone. */
 int hf__sq_make(hf_store *st, int writes);
 /* Returns 1 if reading failed because the table was dropped after the store was opened: there are
    no rows. */
@@ -187,11 +194,11 @@ static inline int hf__sq_no_rows(const hf_store *st, int sq)
 }
 int hf__sq_prepare(hf_store *st);
 void hf__sq_drop_statements(hf_store *st);
-/* Returns the store's clock. It never goes back in this process, whatever happens to the database.
- */
+/* Returns the store's clock. It never goes back in this process, even if the database is replaced
+   by an older one. */
 int64_t hf__sq_now_us(hf_store *st);
-/* Raise the ceiling of revs on disk; hf__sq_make_room, before a rev passes it. They return SQLite's
-   code. */
+/* hf__sq_raise_ceiling raises the ceiling of revs, on disk. hf__sq_make_room does so if `rev` would
+   pass it. They return SQLite's code. */
 int hf__sq_raise_ceiling(hf_store *st, int64_t to_us);
 int hf__sq_make_room(hf_store *st, uint64_t rev);
 

@@ -1,6 +1,6 @@
 /*
- * stores.c - sqlite: the open databases of this process: what a fork does to them, and which of
- * them share what has changed.
+ * stores.c - sqlite: the list of this process's open stores. A fork, and a change of a database's
+ * files, concern all of them.
  */
 #include "store.h"
 #include "witness.h"
@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 /*
- * A child of fork inherits what SQLite believes to have locked, but not the locks. A connection
- * that it opened to the same file would rely on them. So no thread forks within a transaction of
- * this driver (the fork handlers take every mutex). Before a child opens a database, it closes what
- * it inherited, which touches neither the file nor the parent's locks.
+ * A child of fork inherits SQLite's note of which locks the process has, but not the locks
+ * themselves. A connection that the child opens to the same file would rely on that note. So before
+ * a child opens a database, it closes the inherited connections; that changes neither the file nor
+ * the parent's locks. The fork handlers take every mutex, so that no thread forks within a
+ * transaction of this driver.
  */
 static pthread_mutex_t stores_mu = PTHREAD_MUTEX_INITIALIZER;
 static hf_store *stores;

@@ -1,5 +1,5 @@
 /*
- * witness.c - see witness.h; what it is for: files.c.
+ * witness.c - see witness.h. files.c says what witnesses are for.
  */
 #include "witness.h"
 
@@ -12,12 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* no process has this id, and F_OFD_GETLK doesn't give it for "no process" */
+/* No process has this id, and F_OFD_GETLK returns another one (-1) for an OFD lock. */
 enum { NOBODY = -2 };
 
 static pthread_mutex_t witness_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hf__sq_witness *witnesses;
-/* this process, once the witness has a byte; a forked child gets its own */
+/* The process for which byte_at was drawn: the offset that its witnesses lock in each file. A
+   forked child draws its own. */
 static pid_t byte_owner = NOBODY;
 static int64_t byte_at;
 
@@ -74,7 +75,7 @@ static int add_witness(const char *path, struct hf__sq_witness **ret)
     w->fd = hf__open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
     if (w->fd < 0 || fstat(w->fd, &s)) {
         int sys = errno;
-        free(w); /* a descriptor whose file isn't known stays open: closing it might drop locks */
+        free(w); /* the descriptor stays open: to close it might drop SQLite's locks on its file */
         return sys;
     }
     w->dev = s.st_dev;

@@ -9,43 +9,45 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Where SQLite has its own locks: os_unix.c, sqliteInt.h; part of the file format. */
+/* The bytes that SQLite itself locks; part of its file format (os_unix.c). */
 enum { HF_SQ_SHARED_FIRST = 0x40000002, HF_SQ_SHARED_SIZE = 510, HF_SQ_DMS_BYTE = 128 };
 
 /*
- * A descriptor of a file, and the byte of it that this process has locked. To close it drops
- * SQLite's locks on that file, and the application's: it stays open for as long as the file has a
- * name or a store uses it.
+ * A descriptor of a file of which this process has locked one byte. To close the descriptor would
+ * drop all POSIX locks that the process has on the file, SQLite's and the application's. So it
+ * stays open as long as the file has a name or a store uses the witness.
  */
 struct hf__sq_witness {
     struct hf__sq_witness *next;
     dev_t dev;
     ino_t ino;
     int fd, refs;
-    _Atomic unsigned lost; /* how often its lock was found gone, and taken again */
+    _Atomic unsigned lost; /* how often the lock was found gone, before it was taken again */
 };
 
-/* Finds or makes the witness of the file of that name, with its byte locked. If the lock was gone,
-   the other users of the witness are notified before it is taken again. Returns 0, or errno. */
+/* Finds or makes the witness of the file of that name, and locks its byte. If the lock was gone,
+   `lost` is raised before the lock is taken again, so that the witness's other users notice.
+   Returns 0 or an errno; *ret_lost: the present `lost`. */
 int hf__sq_take_witness(const char *path, struct hf__sq_witness **ret, unsigned *ret_lost);
 /* Gives the witness up; *at is NULL from then on. */
 void hf__sq_drop_witness(struct hf__sq_witness **at);
-/* Returns 1 if the witness hasn't been lost since its count was `lost`. The order of the two reads
-   matters: see hf__sq_take_witness. */
+/* Returns 1 if the witness's lock has stood since its count was `lost`. Reads the lock first and
+   the count after it, because hf__sq_take_witness raises the count before it locks. */
 int hf__sq_stood(const struct hf__sq_witness *w, unsigned lost);
-/* Locks the byte again. */
+/* Locks the witness's byte again, without counting it as lost. */
 void hf__sq_lock_byte(struct hf__sq_witness *w);
 
-/* Locks these bytes for reading. Returns 0, or errno; EAGAIN: another process has them. */
+/* Takes a POSIX read lock on n bytes from `from` on. Returns 0 or an errno; EAGAIN: another process
+   has a write lock there. */
 int hf__sq_lock_range(int fd, int64_t from, int64_t n);
-/* Returns 1 if no other copy of SQLite has EXCLUSIVE on the database, in WAL mode. This
-   connection's own copy doesn't take it while the connection is open. */
+/* Returns 1 if no other copy of SQLite in this process has EXCLUSIVE on the database. In WAL mode
+   our own copy doesn't take it while the connection is open. */
 int hf__sq_is_shared(const struct hf__sq_witness *db);
-/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes. Closing the
-   database now would drop that lock, too. Returns 1 when no copy has EXCLUSIVE any more. */
+/* Waits for at most `ms` while another copy has EXCLUSIVE, because to close the database would drop
+   that copy's lock, too. Returns 1: no copy has it any more; 0: the time is over. */
 int hf__sq_wait_until_shared(const struct hf__sq_witness *db, int64_t ms);
 
-/* Called with all stores' mutexes held. */
+/* The fork handlers call these with all stores' mutexes held. */
 void hf__sq_witness_before_fork(void);
 void hf__sq_witness_after_fork(int in_child);
 
