@@ -1,8 +1,8 @@
 /*
- * accept.c - a wait that was granted its key accepts the grant, and holds. See accept.h.
+ * accept.c - a wait accepts the grant of its key. See accept.h.
  *
- * A notification is believed as a read is, which may be late, too: what is written upon it is
- * compared by rev, and the end of a grant comes with it, in the store's clock.
+ * A row in a notification counts as one that was read, which may be late, too: a write upon either
+ * compares the rev, and either gives the end of a grant by the store's clock.
  */
 #include "accept.h"
 
@@ -22,7 +22,8 @@
 
 /* ---- a grant that is in the row ---- */
 
-/* Keeps the reason for a wait that ends without another grant. */
+/* Keeps the error that the wait returns if it isn't granted the key again: a grant came too late.
+ */
 static void note_late_grant(struct hf_wait *w)
 {
     hf_error why;
@@ -41,7 +42,7 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
     w->granted = 1;
     if (at < 0 || at >= (int64_t)row->n_holders) return 0;
     const hf_party *p = &row->party[at];
-    /* An expired grant must not be believed, however it came about: look again. */
+    /* A grant that may be over is never accepted. The wait looks again. */
     if (hf__validity_at(p->expires_us, hf__port_now(&h->port)) != HF_GRANT_HELD) {
         note_late_grant(w);
         return 0;
@@ -70,9 +71,9 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
-/* Returns 1 if at least half of the time to claim a handed-over grant is left: then the renewer can
-   make the claim. On a store with sessions the grant names the session that the wait queued with,
-   and half of that session's lease must be left. */
+/* Returns 1 if at least half of a handover's claim timeout is left: then the renewer can write the
+   claim. On a store with sessions the grant names the session with which the wait was queued, and
+   half of that session's length must be left. */
 static int time_to_claim(struct hf_wait *w, const hf_party *p)
 {
     hf *h = w->h;
@@ -84,10 +85,10 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
            t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
 }
 
-/* A waiter that was handed the key holds already. Where a write takes a while, the wait ends
-   without writing its claim: the next renewal is the claim, too, and the renewer makes it soon.
-   Returns 0 if there is too little time left for that, if nothing is to be renewed, for a
-   once-event, and on stores that are local or tell deaths. */
+/* Ends the wait without writing its claim: a waiter that was handed the key holds already, and the
+   next renewal, which the renewer makes soon, is also the claim. Returns 0 if there is too little
+   time left for that, if the grant isn't renewed, for an event, and on stores that are local or
+   have hf_liveness_ops. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
@@ -130,9 +131,9 @@ static int early(struct hf_wait *w)
     return is;
 }
 
-/* The notification names the only holder; the rest of its party is as requested. Ignored are one
-   without a token, and a grant that isn't newer than the row by which this wait queued: that was to
-   an earlier request with the same caller-chosen id. */
+/* Accepts the grant that a notification names, if it is this wait's. The notification has some
+   fields of the only holder; the others are as this wait requested them. A token that isn't above
+   seen_rev is ignored: that grant was made to an earlier request with the same request_id. */
 static int accept_named_grant(struct hf_wait *w, hf_row *row)
 {
     hf_party *p = &row->party[0], named = *p;
@@ -147,9 +148,9 @@ static int accept_named_grant(struct hf_wait *w, hf_row *row)
     return hf__accept_handover(w, row);
 }
 
-/* The notification says only that another party holds the key now: the row, with many waiters, was
-   too long for it. A queued waiter is notified of its own grant, too, so it looks when that party's
-   lease is over, and now and then in any case. */
+/* Plans the next look after a notification that names only the holder, another party. (A row with
+   many waiters is too long for a notification.) The wait will be notified of its own grant. So it
+   looks when the holder's lease is over, or at its next poll. */
 static void another_has_it(struct hf_wait *w, const hf_party *p)
 {
     hf *h = w->h;
@@ -169,7 +170,8 @@ enum hf_notified hf__act_on_notification(struct hf_wait *w, hf_row *row)
         return HF_NOTIFIED_NOTHING;
     if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_NOTIFIED_ROW;
     if (!row->rev && accept_named_grant(w, row)) return HF_NOTIFIED_ENDED;
-    /* A row that was lost begins anew, perhaps with lower revs: a wait that holds by it looks. */
+    /* A lost row begins anew, perhaps with lower revs. So if the row says that this wait holds, the
+       wait looks, even if the rev isn't later. */
     int64_t at = hf__find_id(row, w->party.id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;
     int old = row->rev <= w->seen_rev && !holds && early(w);

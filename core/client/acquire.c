@@ -33,9 +33,9 @@
 
 /* ---- may the request be made? ---- */
 
-/* The number of a thread, which no later thread gets (an address would be used again). It has eight
-   bytes, because glibc always has room for so many in its static thread-local storage. musl doesn't
-   load a library that asks for that storage. */
+/* The number of a thread, which no later thread gets (an address would be used again). The model
+   initial-exec makes access quick; glibc always has room for eight bytes of it in a library that is
+   loaded late. musl refuses to load such a library, so there the model is the usual one. */
 #ifdef __GLIBC__
 __attribute__((tls_model("initial-exec")))
 #endif
@@ -55,18 +55,18 @@ static int ends_by_lease(const hf_lock *l)
 }
 
 /*
- * Would a request with these options wait for its own caller, without end? The caller is this
- * thread (thread 0: no thread waits), or the owner that the options name. Only grants of this
- * handle count: whether another process still runs isn't known here.
- * Returns: 0, or HF_RECURSIVE, which `err` describes. Under the mutex.
+ * Refuses a request that would wait for its own caller for ever. The caller is `thread` (0: no
+ * thread waits), or the owner that the options name. Only grants of this handle count: whether
+ * another process still runs isn't known here. `doing`: the call, for messages, here and below.
+ * Returns: 0; HF_RECURSIVE, with *err. Under the mutex.
  */
 static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
                                     const char *doing, hf_error *err)
 {
-    /* The same request asked again is answered by the same grant: it doesn't wait. */
+    /* A repeated request doesn't wait: it gets the grant that it has. */
     if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
     for (const hf_lock *l = e->locks; l; l = l->next) {
-        /* A lock that another thread is releasing may be another client's already. */
+        /* The key of a lock that another thread is releasing may be another client's already. */
         if (l->lost || l->releasing || l->detached || ends_by_lease(l)) continue;
         if (o->mode != HF_EXCLUSIVE && o->mode == (enum hf_mode)l->mode) continue;
         if (thread && l->thread == thread)
@@ -81,8 +81,8 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     return 0;
 }
 
-/* Finds the key's entry, with a reference, for a request `doing`, and checks that the request may
-   be made. Under the mutex. */
+/* Finds the key's entry, with a reference for the caller, and checks that the request may be made.
+   Under the mutex. */
 static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uint64_t thread,
                             const char *doing, struct hf_entry **ret, hf_error *err)
 {
@@ -98,15 +98,15 @@ static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uin
     return rc;
 }
 
-/* Makes one acquire with the handle's own party, on a local store. Called under the mutex, so the
-   party has HF_PARTY_AT_ONCE. In h->row only the fields that a grant reports are valid after it;
-   the rest may be left over from a conflict.
+/* Makes one `acquire` of a local store with the handle's own party, which has HF_PARTY_AT_ONCE,
+   because the call is made under the mutex. Afterwards only those fields of h->row are valid that a
+   grant reports; the others may be left over from a conflict.
    Returns: 0, with *ret; positive: the key isn't free, or the request would wait for a disk;
    negative: an error, in *err. */
 static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
-    /* Memory comes first: a grant that no lock stands for must not be made. */
+    /* Memory for the lock comes first: once granted, the grant must become a lock. */
     int rc = h->free_locks ? 0 : hf__lock_more(h);
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
     /* The driver is called directly: hf__port_acquire counts atomically, which isn't needed under
@@ -114,23 +114,22 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     h->stats.store_ops++;
     rc = h->port.drv->acquire(h->port.st, &e->key, &h->party, 0, cur, &h->no_clock_us, err);
     if (!rc) {
-        /* The next id is made now: an id that is read right after it was written stalls the
-           processor. */
+        /* The id of the next request is made now. Made just before its use it would cost time: the
+           CPU stalls on reading what was just written. */
         hf__new_id(h, h->party.id);
-        /* An acquire doesn't report these; they are as requested. */
+        /* `acquire` doesn't report these; they are as requested. */
         cur->party->lease_ms = h->party.lease_ms;
         cur->party->mode = h->party.mode;
         *ret = hf__lock_new(h, e, cur->party, cur, NULL);
         (*ret)->thread = this_thread();
     }
     if (cur->party != cur->inl)
-        hf_row_clear(cur); /* the row is in use, with more waiters than fit
-                              into it inline */
+        hf_row_clear(cur); /* a conflict has brought a row with more parties than fit inline */
     return rc;
 }
 
-/* Makes one look at the store, outside the local queue. Called with the mutex, which is released
-   during the look. */
+/* Makes an attempt (wait_ms 0) beside the local queue: one look at the store. Called with the
+   mutex, which is released during the look. */
 static void try_beside(hf *h, struct hf_wait *w)
 {
     h->callers++;
@@ -156,8 +155,8 @@ static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
     return hf__no_thread(w->e->text, err);
 }
 
-/* Acquires by a wait what acquire_now hasn't granted. This thread drives the wait until it is over.
-   Takes over the entry's reference. Called with the mutex, which is released while it waits. */
+/* Acquires the key by a wait, and returns when the wait is over. Takes over the reference to the
+   entry. Called with the mutex, which is released meanwhile. */
 static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
                                    hf_lock **ret, hf_once *once, hf_error *err)
 {
@@ -173,11 +172,11 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
     w.ret_once = once;
     w.keep_us = keep_us;
     if (o->wait_ms == 0) w.deadline_us = w.started_us;
-    /* A call from a callback, on the dispatcher or the expiry monitor, is only an attempt: that
-       thread would wait for itself. */
+    /* A call from a callback is only an attempt: the dispatcher or the expiry monitor, which runs
+       the callback, would wait for itself. */
     if (hf__own_thread(h)) w.deadline_us = w.started_us;
     if (w.deadline_us == w.started_us && e->first)
-        try_beside(h, &w); /* others of this process wait: the store decides whether it may pass */
+        try_beside(h, &w); /* other waits of this handle: only the store knows if it is granted */
     else
         hf__wait_until_over(h, &w);
     pthread_cond_destroy(&w.changed);
@@ -186,7 +185,7 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
         return w.code;
     }
     if (w.lock) {
-        w.lock->thread = this_thread(); /* whichever thread has received the grant */
+        w.lock->thread = this_thread(); /* not the thread that has received the grant */
         *ret = w.lock;
     }
     return 0;
@@ -255,7 +254,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     return 0;
 }
 
-/* ---- without a thread of the caller: a callback is told of the end ---- */
+/* ---- without a thread of the caller: a callback reports the end ---- */
 
 static int start(hf *h, const char *key, const hf_options *options, int64_t keep_us, hf_once *once,
                  hf_acquired_fn *done, void *arg, hf_wait **ret, hf_error *err)
@@ -312,9 +311,9 @@ int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
 }
 
-/* Returns 1 if the callback has returned. From then on the handle may be closed at any moment. But
-   its memory and its mutex last until hf_wait_free, because a thread that has seen no result yet
-   may still use them. */
+/* Returns 1 if the callback has returned. From then on the handle may be closed at any moment. Its
+   memory and its mutex last until hf_wait_free, because a thread that has just seen a 0 here still
+   uses them. */
 static int is_done(const hf_wait *w)
 {
     return __atomic_load_n(&w->callback_done, __ATOMIC_ACQUIRE);

@@ -1,5 +1,5 @@
 /*
- * acquire_all.c - several keys are acquired, or none of them.
+ * acquire_all.c - acquires several keys, or none of them.
  */
 #include "handle.h"
 #include "options.h"
@@ -24,7 +24,9 @@ int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *o
     hf_options o = options ? *options : hf__default_options;
     if (n < 1 || n > KEYS_CAP)
         return hf_fail(err, HF_INVALID, 0, "acquire: %zu keys: must be 1 to %d", n, KEYS_CAP);
-    int rc = hf__begin_call(h, "acquire", err); /* closing mustn't take what it has got so far */
+    /* Until hf__end_call, hf_close waits: it mustn't release the locks that were acquired so far.
+     */
+    int rc = hf__begin_call(h, "acquire", err);
     if (rc) return rc;
     for (size_t i = 0; !rc && i < n; i++) {
         hf_rowkey k;
@@ -48,7 +50,7 @@ int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *o
         rc = hf_acquire(h, *order[held], &o, &got[order[held] - keys], err);
     }
     for (size_t i = held; rc && i-- > 0;) {
-        got[order[i] - keys]->at_least_ms = 0; /* nothing was done with it */
+        got[order[i] - keys]->at_least_ms = 0; /* no work was done under it */
         hf_release(got[order[i] - keys], NULL);
     }
     if (!rc) memcpy(ret, got, n * sizeof *ret);

@@ -20,7 +20,8 @@ struct hf_moment hf__moment(hf *h)
     return (struct hf_moment){hf__local_us(), hf__port_now(&h->port)};
 }
 
-/* Returns the local time of `now`. NULL: reads the clock, which many locks don't need. */
+/* Returns the local time of `now`. NULL: reads the clock (which locks without an end don't need).
+ */
 static int64_t local_us(const struct hf_moment *now)
 {
     return now ? now->local_us : hf__local_us();
@@ -30,7 +31,7 @@ static int believed(const hf_lock *l, const struct hf_moment *now)
 {
     if (l->lost) return 0;
     if (l->hold_until_us && local_us(now) >= l->hold_until_us) return 0;
-    /* Not in the last millisecond, for which hf_left_ms says 0. */
+    /* Not believed in the last millisecond, for which hf_left_ms returns 0. */
     if (l->session && local_us(now) + 1000 > hf__session_until(l)) return 0;
     if (!l->expires_us) return 1;
     struct hf_time store = now ? now->store : hf__port_now(&l->h->port);

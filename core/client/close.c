@@ -1,14 +1,14 @@
 /*
  * close.c - closing a handle: waits are cancelled, locks released, threads ended, in this order.
  *
- * Where the driver has `replace_many`, most locks are released by requests of up to
- * HF_RENEWALS_AT_ONCE writes: a lock can be if the handle knows its row and no thread works on it.
- * A write that isn't answered within a sixth of the io timeout is followed by another one, upon the
- * same row and on another connection: no more than one of the two can land. The other locks are
- * released one by one, by a few threads where the driver's calls may be made side by side.
+ * If the driver has `replace_many`, most locks are released in batches: by requests of up to
+ * HF_RENEWALS_AT_ONCE writes. A lock can be in a batch if the handle knows its row and no thread
+ * works on it. A write that isn't answered within a sixth of the io timeout is followed by another
+ * one, upon the same row and on another connection: no more than one of the two can land. The other
+ * locks are released one by one, by a few threads if the driver's calls may be made side by side.
  *
- * A store that doesn't answer within the io timeout isn't asked about every single lock: these end
- * by their leases.
+ * If the store doesn't answer within the io timeout, the locks that are left aren't released: they
+ * end by their leases.
  */
 #include "above.h"
 #include "belief.h"
@@ -42,17 +42,18 @@ struct batch {
     hf_replace item[HF_RENEWALS_AT_ONCE];
 };
 
-/* What the threads that release share, under the handle's mutex. */
+/* What the releasing threads share, under the handle's mutex. */
 struct hf_release_all {
     hf *h;
     int64_t until_us;
     uint32_t bucket; /* the buckets before this one have no locks any more */
-    int away;        /* the store doesn't answer */
+    int away;        /* 1: the store doesn't answer */
 };
 
 /* ---- the locks, many at once ---- */
 
-/* Copies the row that the handle knows of the lock's key. Returns 1 if it knows one. */
+/* Copies the row that the handle knows of the lock's key. Returns 0 if it knows none, or if the
+   lock can't be in a batch. */
 static int has_row(hf_lock *l, hf_row *row)
 {
     if (l->busy || l->in_callback || l->releasing || l->detached || l->session || l->at_least_ms)
@@ -61,7 +62,7 @@ static int has_row(hf_lock *l, hf_row *row)
     return hf__known_row(l, row);
 }
 
-/* Makes the write that releases the lock. Returns 0 if the lock can't be released in this way. */
+/* Prepares the write that releases the lock. Returns 0 if the lock can't be in a batch. */
 static int plan(struct release *r, hf_lock *l)
 {
     struct hf_event ev = {
@@ -79,8 +80,7 @@ static int plan(struct release *r, hf_lock *l)
     return 0;
 }
 
-/* Collects as many locks as there is room for, from that bucket on. Returns 1 if some had no
-   room. */
+/* Fills a batch with locks, from *bucket on. Returns 1 if there was no room for a lock. */
 static int collect(hf *h, struct batch *b, uint32_t *bucket)
 {
     int more = 0;
@@ -105,7 +105,7 @@ static int settle(struct release *r, const hf_replace *item)
     int64_t at = rc == HF_CONFLICT ? hf__find_token(&r->row, l->token) : -1;
     int mute = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
     l->busy = l->releasing = 0;
-    if (!rc || (rc == HF_CONFLICT && at < 0)) { /* if it isn't there, an earlier write has landed */
+    if (!rc || (rc == HF_CONFLICT && at < 0)) { /* grant not in the row: an earlier write landed */
         l->h->stats.released++;
         hf__lock_free(l);
     } else if (!mute) {
@@ -129,8 +129,9 @@ static void ask(hf *h, struct batch *b, int64_t until_us)
         if (!b->item[i].result) hf__watch_claim(h, b->one[i].lock->e, &b->one[i].next);
 }
 
-/* Tries each lock that can be released in this way, once. Returns how many are left to be tried
-   again, because they weren't answered or had no room. *ret_answered: how many were answered. */
+/* Tries once to release each lock that can be in a batch. Returns how many are to be tried again,
+   because their write wasn't answered or there was no room. *ret_answered: how many were answered.
+ */
 static size_t pass(struct hf_release_all *c, struct batch *b, size_t *ret_answered)
 {
     hf *h = c->h;
@@ -306,8 +307,8 @@ void hf_close(hf *h)
     if (!hf__own(h)) return; /* the parent's: its threads don't exist here */
     pthread_mutex_lock(&h->mu);
     begin_closing(h);
-    /* Again now and then, because a wakeup may come before its thread sleeps; but not whenever a
-       wait has ended. */
+    /* Cancels again every 100 ms, because a wakeup may come before its thread sleeps. Not each time
+       that a wait has ended: with many waits that would take quadratic time. */
     for (int64_t at_us = 0; anybody_waits(h);) {
         if (at_us <= hf__local_us()) {
             cancel_waits(h);
@@ -316,7 +317,7 @@ void hf_close(hf *h)
         }
         hf__cond_until(&h->changed, &h->mu, at_us);
     }
-    /* From here on a failed release isn't tried again: the session ends anyway. */
+    /* From here on a failed release isn't tried again in the background. */
     h->closing = HF_CLOSING_LOCKS;
     int away = release_all(h);
     h->closing = HF_CLOSING_THREADS;

@@ -1,6 +1,6 @@
 /*
- * confirm.c - what is asked of the store about a grant: is it held, may its holder write, and is
- * there one that was made elsewhere (as by `holdfast acquire`), for which a lock is made?
+ * confirm.c - hf_confirm asks the store whether a grant is held, hf_enter raises a fence to its
+ * token, hf_adopt makes a lock for a grant that was made elsewhere (as by `holdfast acquire`).
  */
 #include "belief.h"
 #include "handle.h"
@@ -22,8 +22,8 @@ int hf_confirm(hf_lock *l, hf_error *err)
                                                  */
     if (rc) return rc;
     hf_row_init(&row);
-    /* A renewal may be under way; neither waits for the other. The lock stays, because its caller
-       releases it only after this call. */
+    /* The lock isn't seized: this read and a renewal don't wait for each other. The lock isn't
+       freed meanwhile, because its user releases it only after this call. */
     rc = hf__port_get(&h->port, &l->e->key, &row, err);
     pthread_mutex_lock(&h->mu);
     int64_t at = rc ? -1 : hf__find_grant(&row, l->token);
@@ -66,7 +66,7 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
         rc = hf__lost_error(l, "enter", err);
     if (!rc) {
         pthread_mutex_unlock(&h->mu);
-        rc = enter(l, where, err); /* beside a renewal, as hf_confirm */
+        rc = enter(l, where, err); /* not seized, as in hf_confirm */
         pthread_mutex_lock(&h->mu);
         if (rc == HF_LOST) hf__mark_lost(l, HF_BY_STORE);
     }

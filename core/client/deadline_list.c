@@ -8,8 +8,8 @@
 #include "os.h"
 #include "start_threads.h"
 
-/* The end of an adopted session is known in whole seconds. The monitor waits for that much longer.
- */
+/* The store tells the end of an adopted session in whole seconds, rounded down. So the expiry
+   monitor waits a second longer. */
 enum { ADOPTED_US = 1000000 };
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)

@@ -1,5 +1,5 @@
 /*
- * handle.c - opening a store, its life across a fork, and the count of calls.
+ * handle.c - opens a handle, opens it again in the child of a fork, and counts the calls under way.
  */
 #include "handle.h"
 
@@ -23,7 +23,7 @@
 
 enum { FIRST_BUCKETS = 64, DEFAULT_LEASE_MS = 30000, IO_TIMEOUT_MS = 5000 };
 
-/* What a handle was opened with. */
+/* What hf_open was asked for, to be used again after a fork. */
 struct hf_asked {
     hf_url url; /* resolved; with its password */
     int64_t io_timeout_ms;
@@ -39,7 +39,7 @@ int hf__dead(const char *what, hf_error *err)
 
 /* ---- the party of this handle ---- */
 
-/* Appends name=value; characters that would break the line apart are percent-encoded. */
+/* Appends " name=value". Spaces, '%' and what isn't printable ASCII are percent-encoded. */
 static void add_field(char *to, size_t cap, const char *name, const char *value)
 {
     size_t n = strlen(to);
@@ -102,19 +102,19 @@ static void own_party(hf *h)
     uint32_t poll_ms = hf__port_poll_ms(&h->port);
     p->claim_ms = h->port.caps.local ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
-    /* With a coarse clock a waiter that was handed the key stops believing earlier, by the
-       resolution of the clock. The claim timeout is longer by that. */
+    /* With a coarse clock a waiter that was handed the key stops believing earlier by the clock's
+       resolution. So the claim timeout is longer by that. */
     p->claim_ms += (uint32_t)(h->port.caps.clock_resolution_us / 1000);
     if (!h->port.session) p->lease_ms = DEFAULT_LEASE_MS;
 }
 
 /* ---- opening ---- */
 
-/* Opens the store of a resolved URL. `port` is otherwise zero; after a failure its store, if there
-   is one, is still to be closed. */
+/* Opens the store of a resolved URL into a port of zeros. After a failure the caller closes
+   port->st, unless it is NULL. */
 static int open_port(struct hf_port *port, const struct hf_asked *asked, hf_error *err)
 {
-    hf_error why = {0, 0, ""}; /* the caller may not want it, we do */
+    hf_error why = {0, 0, ""}; /* `err` may be NULL, and the code is needed */
     port->io_timeout_ms = asked->io_timeout_ms;
     port->drv = hf__driver(asked->url.scheme, &why);
     if (!port->drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
@@ -127,8 +127,8 @@ static int open_port(struct hf_port *port, const struct hf_asked *asked, hf_erro
     return rc;
 }
 
-/* Checks the options of open. The URL becomes one that names the same store from any working
-   directory. */
+/* Checks and copies the options of hf_open. The copy of the URL is resolved: it names the same
+   store from any working directory. */
 static int read_asked(struct hf_asked *to, const char *url, const hf_open_options *o, hf_error *err)
 {
     const char *owner = o ? o->owner : NULL, *note = o ? o->note : NULL;
@@ -197,7 +197,7 @@ void hf__destroy(hf *h)
     hf__unref(h);
 }
 
-/* Sets the fields of a new handle that don't outlive a fork. */
+/* Initializes the fields of a handle that don't outlive a fork. */
 static void begin(hf *h, struct hf_entry **table)
 {
     memset(h, 0, offsetof(hf, safe_url));
@@ -231,7 +231,8 @@ static void take_port(hf *h, const struct hf_port *port)
     h->port.io_timeout_ms = port->io_timeout_ms;
 }
 
-/* Held while a handle is reopened. A child has a new one: its parent's may have been held. */
+/* Held while a handle is reopened. A child initializes it anew, because a thread of the parent may
+   have held it at the fork. */
 static pthread_mutex_t reopening = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
@@ -271,7 +272,7 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
         return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
                        options->size);
     char *machine = NULL; /* URL */
-    /* Not for a set-user-id program: the variable is its caller's. */
+    /* NULL in a set-user-id program, because its caller sets the variable. */
     if (!url) url = secure_getenv("HOLDFAST_STORE");
     if (!url || !*url) {
         int bad = hf__machine_url(&machine, err);
@@ -287,7 +288,7 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
 
 /* Opens the store anew in the child of a fork. Nothing of the parent's handle is used or freed: its
    mutexes may be locked by threads that don't exist here, and the child must not send anything on
-   the parent's connections. The parent's locks and waits go on pointing to what was theirs. */
+   the parent's connections. So that memory leaks in the child, on purpose. */
 static int reopen(hf *h, const char *what, hf_error *err)
 {
     struct hf_port port = {0};

@@ -66,9 +66,10 @@ int hf__session_for_rest(hf_lock *l, struct hf_session **ret, hf_error *err)
     return rc;
 }
 
-/* Reads the row, and sees to it that it names this grant with session `to`: writes that if the row
-   names another session.
-   Returns: 0; HF_LOST: the row doesn't name the grant any more; another code: not confirmed. */
+/* Reads the row, and writes it if it names this grant with another session than `to`. Without the
+   mutex.
+   Returns: 0: the row names the grant with `to`; HF_LOST: the row doesn't name the grant any more;
+   another code: not confirmed. */
 static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error *err)
 {
     hf *h = l->h;
@@ -93,7 +94,7 @@ static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error 
     return rc;
 }
 
-/* Exchanges the lock's session. */
+/* Makes `to` the lock's only session. Takes over the caller's reference to it. */
 static void move_to(hf *h, hf_lock *l, struct hf_session *to)
 {
     struct hf_session *was = l->session;
@@ -103,8 +104,9 @@ static void move_to(hf *h, hf_lock *l, struct hf_session *to)
     hf__session_put(&h->sessions, was);
 }
 
-/* Repeats a renewal with another session that wasn't confirmed and may still land. So the grant
-   never depends on more than two sessions, and neither of them is ended meanwhile. */
+/* Repeats the renewal to pending_session, which wasn't confirmed and may still land. Until that is
+   settled no third session is tried: a grant never depends on more than two, and neither is ended.
+ */
 static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
 {
     hf *h = l->h;
@@ -130,9 +132,9 @@ int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, h
     if (rc) return rc;
     struct hf_session *t = l->session, *to = NULL;
     int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms;
-    /* The holder of an adopted lock may believe in the session that the row names: it isn't
-       replaced by one that ends sooner. What is left of it is known in whole seconds, rounded down.
-     */
+    /* The holder of an adopted grant may be another process, which relies on the session that the
+       row names. So that session isn't replaced by one that ends sooner. The store tells what is
+       left of it in whole seconds, rounded down. */
     int64_t left_us = t->until_us - hf__local_us();
     if (l->adopted && (int64_t)lease_ms * 1000 < left_us + 1000000) stays = 1;
     if (!own && !by_hand && hf__session_stale(&h->sessions, t)) stays = 0;
@@ -157,7 +159,7 @@ int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, h
     }
     if (rc == HF_LOST) hf__mark_lost(l, to && !to->gone ? HF_BY_STORE : HF_BY_TIME);
     if (rc == HF_UNKNOWN && !stays) {
-        l->pending_session = to; /* it may hold with either */
+        l->pending_session = to; /* the row may name either session */
         hf__set_deadline(l);
     } else {
         hf__session_put(&h->sessions, to);

@@ -1,5 +1,5 @@
 /*
- * key_table.c - the keys that a handle has to do with, or had.
+ * key_table.c - the hash table of a handle's entries, one for each key that it uses or has used.
  */
 #include "handle.h"
 
@@ -30,7 +30,7 @@ static void grow_table(hf *h)
 {
     uint32_t n = h->buckets * 4;
     struct hf_entry **bigger = calloc(n, sizeof *bigger);
-    if (!bigger) return; /* longer chains, nothing worse */
+    if (!bigger) return; /* the chains get longer, nothing worse */
     for (uint32_t i = 0; i < h->buckets; i++)
         for (struct hf_entry *e = h->table[i], *next; e; e = next) {
             next = e->next;
@@ -42,9 +42,9 @@ static void grow_table(hf *h)
     h->buckets = n;
 }
 
-/* Adds the key state of a key. Idle key states are kept for what the driver has cached in them.
-   When the table is full, and has IDLE_ENTRIES or more (about 4 MB), all idle ones are freed: a
-   program that uses ever new keys must not grow for ever. */
+/* Adds the entry of a key. Entries without references are kept for what the driver caches in them
+   (hint). When the table is full, and has IDLE_ENTRIES or more (about 4 MB), all of these are
+   freed: a program that uses ever new keys must not grow for ever. */
 HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
 {
     hf_rowkey k;

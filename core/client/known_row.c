@@ -153,8 +153,7 @@ void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
     h->last_row.us = hf__local_us();
 }
 
-/* Uses the last-row cache for a wait, except for a request id that the caller names: that may be in
-   the stored row. */
+/* Doesn't use the row for a request with a request_id, which may be in the stored row already. */
 int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row)
 {
     hf *h = w->h;

@@ -1,6 +1,6 @@
 /*
- * lock.c - the grant: how a handle makes one, and what it says of itself. How it ends: release.c,
- * lost.c; how it is renewed: renew.c.
+ * lock.c - makes, seizes and frees locks; hf_left_ms and the like. See lock.h. A lock ends by
+ * release.c or lost.c, and is renewed by renew.c.
  */
 #include "lock.h"
 
@@ -22,11 +22,11 @@
 
 enum {
     CLAIM_PART = 8,
-    MARK_MS = 60000 /* so long at most an event is tried to be marked, however long its lease */
+    MARK_MS = 60000 /* for how long at most a FINISH is tried, however long the lease */
 };
 
-/* Frees what a lock without a lease mostly lacks: deadlines, kept rows, sessions, the descriptor. A
-   lock that the expiry monitor watches may have any of it: on a server that is each lock. */
+/* Frees what most locks without a lease lack: deadlines, kept rows, sessions, the descriptor. A
+   lock that the expiry monitor watches may have any of these; on servers each lock is watched. */
 static HF_COLD void untangle(hf_lock *l)
 {
     hf__deadline_drop(&l->h->watched, &l->watch);
@@ -58,9 +58,9 @@ void hf__lock_free(hf_lock *l)
 
 /* ---- the grant ---- */
 
-/* Returns 1 if the row has this grant and nothing else. The token of a later grant counts as
-   something else, because a blind write must not lower it. Rev 0: the rest of the row isn't
-   known. */
+/* Returns 1 if the row has this grant and nothing else, so that a release may replace it without a
+   read. The token of a later grant counts as something else, because the write must not lower it.
+   Rev 0: the rest of the row isn't known. */
 static uint8_t is_sole(const hf_row *row, uint64_t token)
 {
     return row->rev && row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
@@ -105,8 +105,9 @@ HF_COLD int hf__lock_more(hf *h)
     return 0;
 }
 
-/* Keeps a copy of the stored row, so that the next renewal needs no read. Not on stores that change
-   rows in place, nor where a read shows more than the row (which parties are dead). */
+/* Keeps a copy of the stored row, so that the next renewal needs no read. Not on local stores,
+   where reads are cheap, nor on stores with sessions, where a read also shows which parties are
+   dead. */
 static void keep_row(hf_lock *l, const hf_row *row)
 {
     if (l->h->port.caps.local || l->h->port.caps.sessions) return;
@@ -119,7 +120,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
 {
     hf *h = l->h;
     if (w) l->owner = memcpy(l->own_owner, p->owner, (size_t)p->owner_len + 1);
-    if (w && w->session) { /* whose reference goes over to it */
+    if (w && w->session) { /* the lock takes over the wait's reference */
         l->session = w->session;
         l->granted_at_us = hf__local_us();
     }
@@ -131,8 +132,8 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
     if (w) l->named = w->named;
-    /* The claim is made a little later: if the lock is released before, the store is spared that
-       write. */
+    /* The claim is written after an eighth of the claim timeout: if the lock is released before
+       that, the write is saved. */
     l->claims = w && w->unclaimed;
     if (l->claims) hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
     if (l->claims || p->lease_ms || l->hold_until_us) hf__set_deadline(l);
@@ -189,8 +190,8 @@ void hf__seize(hf_lock *l)
 void hf__let_go(hf_lock *l)
 {
     l->busy = 0;
-    hf__kick_renewer(l);                   /* which passed over it */
-    if (l->watch.nth) hf__set_deadline(l); /* as did the expiry monitor */
+    hf__kick_renewer(l);                   /* the renewer passes over seized locks, */
+    if (l->watch.nth) hf__set_deadline(l); /* and so does the expiry monitor */
     pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -200,8 +201,9 @@ int hf__over_already(const hf_lock *l)
     return l->lost && l->lost_by != HF_BY_MAX_HOLD;
 }
 
-/* Returns how long an event may be tried to be marked as done: as long as its hold lasts, but
-   between io_timeout_ms and MARK_MS. Its work is done, and would be done again. */
+/* Returns for how long a FINISH is tried: as long as the hold lasts, but no less than io_timeout_ms
+   and no more than MARK_MS. Without the marker the event's work, which is done, would be done
+   again. */
 static int64_t mark_ms(const hf_lock *l)
 {
     int64_t left_us = INT64_MAX, io_ms = l->h->port.io_timeout_ms;
@@ -217,9 +219,9 @@ int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, stru
 {
     hf *h = l->h;
     int64_t io_ms = h->port.io_timeout_ms;
-    /* A renewal that isn't answered must not keep the others from being made. */
+    /* A renewal that isn't answered must not delay the others for long. */
     if (ev->kind == HF_EV_RENEW && l->lease_ms && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
-    /* A grant that is over needn't be released. The release is sent once, so that the next waiter
+    /* A grant that is over needs no release. One is sent, but not repeated, so that the next waiter
        gets the key sooner. */
     if (ev->kind == HF_EV_RELEASE && hf__over_already(l)) io_ms = 0;
     if (ev->kind == HF_EV_FINISH) io_ms = mark_ms(l);
@@ -244,8 +246,8 @@ int64_t hf_left_ms(const hf_lock *lock)
     if (lock->session) left = hf__min64(left, (hf__session_until(lock) - now) / 1000);
     if (lock->hold_until_us) cap = (lock->hold_until_us - now) / 1000;
     if (lock->lost) left = 0;
-    /* hf_left_ms has returned 0, so the lock stays lost, even if a reply that says otherwise comes
-       the next moment. (The lock is const to the caller only.) */
+    /* Once hf_left_ms has returned 0 the lock stays lost, even if a renewal is answered the next
+       moment. (The lock is const to the caller only.) */
     if ((left <= 0 || cap <= 0) && !(lock->session && lock->session->adopted))
         hf__mark_lost((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_MAX_HOLD : HF_BY_TIME);
     left = hf__min64(left, cap);

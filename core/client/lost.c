@@ -1,6 +1,5 @@
 /*
- * lost.c - a grant that is over before its holder gave it back: it is marked, its holder is told,
- * and why. See lost.h.
+ * lost.c - marks a lock as lost, tells its holder, and finds the reason. See lost.h.
  */
 #include "lost.h"
 
@@ -18,9 +17,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* ---- it is lost, and its holder is told ---- */
+/* ---- a lock is lost, and its holder is told ---- */
 
-/* Returns: the cause that the lock, or else its session, keeps; NULL: none. */
+/* Returns the kept error of the lock, or else of its session; NULL: neither has one. */
 static const hf_error *cause(const hf_lock *l)
 {
     if (l->why) return l->why;
@@ -28,8 +27,8 @@ static const hf_error *cause(const hf_lock *l)
     return l->pending_session ? l->pending_session->why : NULL;
 }
 
-/* Keeps "no answer" as the cause of a loss, because a request for the lock is under way and
-   unanswered. */
+/* Keeps "no answer" as the cause of a loss while a request for the lock is under way, unless
+   another cause is kept. */
 static void note_no_answer(hf_lock *l)
 {
     hf_error why;
@@ -45,7 +44,7 @@ void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
     l->lost = 1;
     l->lost_by = (uint8_t)by;
     if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) note_no_answer(l);
-    /* A pending release stays in the queue: what repeats it frees the lock. */
+    /* A pending release stays in the queue: its repetition frees the lock. */
     if (!l->pending_release) hf__renew_at(l, INT64_MAX);
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
@@ -83,7 +82,7 @@ int hf_lost_fd(hf_lock *l)
     hf *h = l->h;
     if (hf__held_here(l, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
-    if (!l->lost && hf__need_monitor(h)) { /* it would never become readable */
+    if (!l->lost && hf__need_monitor(h)) { /* without the monitor it would never become readable */
         pthread_mutex_unlock(&h->mu);
         return -1;
     }
@@ -104,7 +103,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
     int rc = hf__held_here(l, "lost", NULL);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    if (lost) rc = hf__need_monitor(h); /* which would call it */
+    if (lost) rc = hf__need_monitor(h); /* the monitor calls the callback */
     if (!rc) {
         l->on_lost = lost;
         l->on_lost_arg = arg;
@@ -120,7 +119,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
 
 /* ---- why ---- */
 
-/* Writes a time as "5 s" or "1.5 s". */
+/* Writes a time as "5 s" or "1.5 s", rounded up. */
 static const char *seconds(int64_t ms, char *to, size_t cap)
 {
     ms = (ms + 99) / 100 * 100;
@@ -131,7 +130,7 @@ static const char *seconds(int64_t ms, char *to, size_t cap)
     return to;
 }
 
-/* Returns 1 if the grant has ended by time, whether or not that was noticed. */
+/* Returns 1 if the grant has ended by time, whether or not the lock is marked as lost. */
 static int ran_out(const hf_lock *l)
 {
     return l->lost ? l->lost_by == HF_BY_TIME : hf__time_is_over(l);
@@ -194,8 +193,8 @@ static void until_when(const hf_lock *l, char *to, size_t cap)
         snprintf(to, cap, "the lock may stay held until this process ends");
 }
 
-/* Makes the error "WHAT 'KEY': the error as it was; STATE". If the text is too long, the error is
-   cut, not the state. */
+/* Changes the error's text to "WHAT 'KEY': the text as it was; STATE". If that is too long, the old
+   text is cut, not the state. */
 static void add_state(const hf_lock *l, const char *what, const char *state, hf_error *err)
 {
     char why[HF_TEXT_CAP];

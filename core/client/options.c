@@ -1,5 +1,5 @@
 /*
- * options.c - what callers may ask for: the options of an acquire and the life of a mark, checked.
+ * options.c - checks hf_options, and how long a marker is kept. See options.h.
  */
 #include "options.h"
 

@@ -1,5 +1,5 @@
 /*
- * options.h - what callers may ask for, checked.
+ * options.h - checks of what callers ask for.
  */
 #ifndef HF_OPTIONS_H
 #define HF_OPTIONS_H

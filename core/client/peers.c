@@ -96,7 +96,7 @@ static int depend_on(struct hf_wait *w, uint64_t session)
 void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead)
 {
     hf *h = w->h;
-    int few = h->n_at_store <= HF_FEW_WAITS; /* then all waits are looked at after each death */
+    int few = h->n_at_store <= HF_FEW_WAITS; /* then each death makes all waits look */
     if (few && w->peers_unknown) return;
     int same = !few && !w->peers_unknown && ahead <= PEERS_MOST;
     for (uint32_t i = 0; i < ahead && same; i++) {
@@ -104,8 +104,8 @@ void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead)
         same = !session || session == h->port.session || depends_on(w, session);
     }
     if (same)
-        return; /* The sessions that are no longer ahead stay noted: forgetting them isn't
-                   worth the time. */
+        return; /* sessions that are no longer ahead stay noted: removing them isn't worth the
+                   time */
     hf__forget_peers(w);
     w->peers_unknown = few || ahead > PEERS_MOST;
     for (uint32_t i = 0; i < ahead && !w->peers_unknown; i++) {

@@ -1,13 +1,14 @@
 /*
- * release.c - a holder gives its grant back, or marks its event as done. See release.h.
+ * release.c - a holder releases its lock, or marks its event as done. See release.h.
  *
  * give_back tries these in turn, and frees the lock:
- * 1. release_instantly, on local stores: one blind write under the mutex, if the row held this
- *    grant and nothing else when it was written last.
+ * 1. release_instantly, on local stores: one write without a read, under the mutex, if the row held
+ *    this grant and nothing else when it was written last.
  * 2. release_blindly: the same write, where the store may block.
- * 3. release_by_step: reads the row if it isn't known. This one hands the key over.
+ * 3. release_by_step: reads the row if it isn't known. Only this one can hand the key over.
  *
- * A release that the store didn't confirm goes to keep_trying, if no lease would end the grant.
+ * If the store didn't confirm the release, and no lease would end the grant, keep_trying keeps the
+ * lock and repeats the release in the background.
  */
 #include "release.h"
 
@@ -28,14 +29,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* OTHERS_LAG_US: clocks of other clients may be behind by so much, where no lease has a time. */
+/* OTHERS_LAG_US: on stores with hf_session_ops the revs of other clients may be behind the store's
+   clock by so much. */
 enum { RELEASE_AGAIN_US = 500000, OTHERS_LAG_US = 3000000 };
 
-/* Returns 1 if a release with this result has neither released the grant nor found that it is
-   gone. */
+/* Returns 1 if after this result of a release the grant may still be in the store. */
 static int unsettled(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
 
-/* Makes the free row, at `rev`, that a plain grant leaves: one without other parties. */
+/* Makes the row, at `rev`, that the release of a grant leaves if the row has nothing else. */
 static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
 {
     row->n_holders = row->n_queue = 0;
@@ -45,7 +46,8 @@ static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
     memset(row->last_id, 0, sizeof row->last_id);
 }
 
-/* Releases a plain grant by one blind write, on local stores. HF_CONFLICT: it wasn't released. */
+/* Releases on a local store by one write without a read. Returns: 0; HF_CONFLICT: the grant isn't
+   the only thing in the row, and was not released; or the error. */
 static int release_instantly(hf_lock *l)
 {
     hf *h = l->h;
@@ -53,25 +55,26 @@ static int release_instantly(hf_lock *l)
     if (!l->sole || !port->caps.local || l->at_least_ms || l->expires_us || !hf__believed(l))
         return HF_CONFLICT;
     leave_free(&h->row, l, l->rev + 1);
-    /* Not by hf__port_replace, whose count is atomic: under the mutex it needn't be. */
+    /* Not by hf__port_replace, which counts atomically: under the mutex that isn't needed. */
     h->stats.store_ops++;
     return port->drv->replace(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
 }
 
-/* Does what release_instantly does, where the store may block. Returns: 0; HF_CONFLICT: not
-   released, and if *ret_known, *cur is the row; HF_UNKNOWN: it may be released. */
+/* Does what release_instantly does, where the store may block. Called with the mutex, which is
+   released meanwhile. Returns: 0; HF_CONFLICT: not released, and if *ret_known, *cur is the row;
+   HF_UNKNOWN: it may be released; or the error. */
 static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
     struct hf_port *port = &h->port;
     hf_row row;
     if (!l->sole || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
-    /* If a notification has brought a later row, a waiter is in it. */
+    /* If a notification has brought a later row, another party is in it. */
     *ret_known = hf__notified_row(l, l->rev + 1, cur);
     if (*ret_known) return HF_CONFLICT;
     hf_row_init(&row);
     leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
-    memcpy(row.last_id, l->id, sizeof row.last_id); /* the acquire may have been sent twice */
+    memcpy(row.last_id, l->id, sizeof row.last_id); /* refuses a late copy of the acquire */
     l->busy = l->releasing = 1;
     hf__note_yield(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
@@ -84,10 +87,11 @@ static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
     return rc;
 }
 
-/* May the holder believe in the grant, at the moment when its release is asked for? */
+/* Whether the holder could believe that it held (hf__believed, hf__perhaps_held) when it asked for
+   the release. */
 enum belief { NOT_BELIEVED, PERHAPS_BELIEVED, BELIEVED };
 
-/* The moment at which a release was asked for, before anything is waited for. */
+/* The moment at which the release was asked for, before any wait. */
 struct asked {
     enum belief belief;
     int64_t local_us;
@@ -99,19 +103,21 @@ static struct asked ask_now(const hf_lock *l)
     return (struct asked){hf__believed(l) ? BELIEVED : perhaps, hf__local_us()};
 }
 
-/* Returns the store's time at the moment when the release was asked for, or an earlier time. */
+/* Returns the store's time when the release was asked for, or an earlier time. */
 static int64_t asked_store_us(const hf_lock *l, const struct asked *asked)
 {
     return hf__port_now(&l->h->port).lo_us - (hf__local_us() - asked->local_us);
 }
 
 /*
- * The store has the grant no more. Revs and tokens are times of the store's clock, and a client
- * that removes a grant that is over writes a rev that isn't before its end. A row that was written
- * before that end, or an exclusive grant's row that names a token from before it, tells of a break.
- * A session has no such end (expires_us is 0): there the store's time counts at which the release
- * was asked for, by which the clocks of others may be behind. Returns 1: the grant ended by time,
- * as far as is known.
+ * Returns 1 if the grant, which the row doesn't have any more, ended by time; 0 if an operator has
+ * broken it before.
+ *
+ * Revs and tokens are times of the store's clock, and a client removes a grant that is over by a
+ * write whose rev isn't before the grant's end. So the grant was broken if the row was written
+ * before that end. An exclusive grant was also broken if the row has a later token from before that
+ * end. A grant with a session has no such end (expires_us is 0). For it the store's time at which
+ * the release was asked for counts, less OTHERS_LAG_US.
  */
 static int ended_by_time(const hf_lock *l, const hf_row *row, const struct asked *asked)
 {
@@ -121,25 +127,27 @@ static int ended_by_time(const hf_lock *l, const hf_row *row, const struct asked
     return l->mode != HF_EXCLUSIVE || row->token <= l->token || (int64_t)row->token >= sure_us;
 }
 
-/* Returns 1 if the store has ended the grant before its time. */
+/* Returns 1 if the store has ended the grant before its lease has run out. */
 static int broken(const hf_lock *l)
 {
     return l->lost && l->lost_by == HF_BY_STORE && !hf__time_is_over(l);
 }
 
-/* Releases by the step. If the holder believed when it asked for the release, a release that takes
-   longer than the lease is no loss. Returns 0, HF_LOST, or the store's error. */
+/* Releases by a step. `known`: *row is the row as far as is known; maybe_done: an earlier write of
+   this release may have landed. If the holder could believe when it asked for the release, and the
+   lease ends during the release, that is no loss. Called with the mutex, which is released
+   meanwhile. Returns: 0, HF_LOST, or the store's error. */
 static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked, hf_row *row,
                            int known, hf_error *err)
 {
     enum belief believed = asked->belief;
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
-    struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
+    struct hf_session *keeper = NULL; /* keeps the key taken for the rest of at_least_ms */
     int rc = 0;
     if (!believed && hf__over_already(l) && hf__unanswered(l))
         return hf__lost_error(l, "release", err);
-    /* The store's clock may have been later than since_us by its resolution. */
+    /* The grant may have been made later than since_us, by the resolution of the store's clock. */
     if (l->at_least_ms)
         ev.until_us =
             l->since_us + (int64_t)l->at_least_ms * 1000 + l->h->port.caps.clock_resolution_us;
@@ -149,7 +157,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     if (!known && !maybe_done) known = hf__notified_row(l, l->rev, row);
     if (!l->h->port.caps.local) hf__note_yield(&l->h->port, l->e, hf__local_us());
     rc = hf__lock_event(l, &ev, row, known, &out, err);
-    /* 0: other holders or waiters are in the row now */
+    /* 0: other parties are in the row now */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
     if (!rc) hf__last_row_keep(l->h, l->e, row);
     if (keeper) {
@@ -159,17 +167,18 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
     if (unsettled(rc) && (believed ? broken(l) : hf__over_already(l)))
         return hf__lost_error(l, "release", err);
     if (rc) return rc;
-    /* The caller may have learnt of the end by hf_left_ms: then the release says so, too. */
+    /* From here on the grant wasn't in the row, or the holder may have learnt of its end (as by
+       hf_left_ms) before it asked for the release: then the release says LOST, too. */
     if (believed && out.answer == HF_ANS_OK) return 0;
     if (believed == BELIEVED && ended_by_time(l, row, asked)) return 0;
-    if (believed) { /* which time alone didn't do */
+    if (believed) { /* the store has ended the grant, not its lease */
         l->lost = 1;
         l->lost_by = HF_BY_STORE;
     }
     return hf__lost_error(l, "release", err);
 }
 
-/* Keeps the lock, so that its release is tried again in the background. The grant lasts as long as
+/* Keeps the lock, so that its release is repeated in the background. The grant lasts as long as
    this process, so otherwise the key would stay held. */
 static void keep_trying(hf_lock *l)
 {
@@ -177,7 +186,7 @@ static void keep_trying(hf_lock *l)
     l->busy = 0;
     l->on_lost = NULL;
     l->ask_at_us = hf__local_us() + RELEASE_AGAIN_US;
-    /* The renewer tries again where the store may block, else the expiry monitor. */
+    /* The renewer repeats it where the store may block, otherwise the expiry monitor. */
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__set_deadline(l);
     if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL)) hf__wake_renewer(l->h);
@@ -185,7 +194,7 @@ static void keep_trying(hf_lock *l)
     pthread_cond_broadcast(&l->h->changed);
 }
 
-/* Releases a lock that release_instantly couldn't release; `rc` is what that returned. */
+/* Releases a lock that release_instantly hasn't released; `rc` is what that returned. */
 static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked, hf_error *err)
 {
     hf_row row; /* the row as it is, if another client has changed it */
@@ -202,7 +211,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked,
 static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
-    /* A request, its callback, or the expiry monitor's heap may refer to the lock. */
+    /* 1: a request, the callback, or the expiry monitor's heap may refer to the lock. */
     int rc, waits = l->busy || l->in_callback || l->watch.nth;
     struct asked asked = {NOT_BELIEVED, 0};
     if (waits) {
@@ -267,8 +276,8 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     if (rc) return rc;
     struct hf_event ev = {.kind = HF_EV_FINISH, .result = result ? result : ""};
     ev.result_len = strlen(ev.result);
-    /* A result that can't be stored whole is cut: an event that has run must not run again because
-       of its text. */
+    /* A result that is too long is cut, not refused: an event that has run must not run again
+       because of its result's text. */
     char text[HF_RESULT_CAP];
     if (ev.result_len >= HF_RESULT_CAP) {
         ev.result_len = HF_RESULT_CAP - 1;
@@ -288,11 +297,11 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     l->releasing = 1;
     hf__renew_at(l, INT64_MAX);
     hf__seize(l);
-    int over = !hf__perhaps_held(l); /* hf_left_ms or the callback has told the holder */
+    int over = !hf__perhaps_held(l); /* the holder may have been told so */
     rc = over ? hf__lost_error(l, "once", err) : hf__lock_event(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = hf__lost_error(l, "once", err);
     if (over || unsettled(rc)) {
-        /* As far as is known the event isn't marked. At least the key isn't held either. */
+        /* As far as is known the event isn't marked. The lock is released all the same. */
         if (!over) hf__not_marked(l, err);
         hf__let_go(l);
         pthread_mutex_unlock(&h->mu);

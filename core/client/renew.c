@@ -1,5 +1,6 @@
 /*
- * renew.c - one grant is renewed. See renew.h; renewer.c of core/threads renews what is due.
+ * renew.c - the renewal of one grant. See renew.h. (core/threads/renewer.c calls it when one is
+ * due.)
  */
 #include "renew.h"
 
@@ -29,11 +30,12 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     if (l->session) {
         rc = hf__session_renew(l, lease_ms, by_hand, &row, err);
     } else {
-        /* A shorter lease may be in force even if its reply is lost, so the holder believes in the
-           shorter one. */
+        /* Even if the reply is lost the new lease may be in force. So until the reply comes, the
+           holder believes until the earlier of the two ends. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
         int known = hf__known_row(l, &row);
-        /* This write compares the rev, so it does no harm if an earlier renewal lands. */
+        /* An unanswered renewal isn't repeated: this write compares the rev, so it does no harm if
+           the earlier one lands. */
         hf__forget_row(&l->sent);
         rc = hf__lock_event(l, &ev, &row, known, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
@@ -57,9 +59,9 @@ void hf__renewed(hf_lock *l, const hf_row *row)
     hf__error_clear(&l->why);
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
-    hf__set_deadline(l); /* the deadline has moved */
+    hf__set_deadline(l);
     if (hf__port_clock_jumps(&h->port) != h->clock_jumps)
-        hf__kick_monitor(h, 0); /* as have all the others' */
+        hf__kick_monitor(h, 0); /* the store's clock was set: the deadlines of all locks move */
 }
 
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)

@@ -40,8 +40,8 @@ void hf__plan_renewal(hf_lock *l)
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
     int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
     if (l->session && l->session->keep_at_us != INT64_MAX)
-        left = third; /* a keeper keeps the session; the renewal only looks whether the row still
-                         has the grant */
+        left = third; /* a keeper keeps the session; the renewal only checks that the row still has
+                         the grant */
     else if (l->session)
         left = (hf__session_until(l) - hf__local_us()) / 3;
     if (left < 0) left = 0;

@@ -1,7 +1,6 @@
 /*
- * start_threads.c - the threads of a handle, started when they are first needed, and woken.
- *
- * What they do stands above the client (struct hf_above).
+ * start_threads.c - starts the threads of a handle when they are first needed, and wakes them. What
+ * they run is in core/threads (struct hf_above).
  */
 #include "start_threads.h"
 
@@ -46,7 +45,7 @@ void hf__kick_dispatcher(hf *h)
     h->dispatcher_todo = 1;
     if (!h->dispatcher_runs) return;
     pthread_cond_signal(&h->dispatcher_cond);
-    /* A dispatcher that isn't asleep in the driver looks at dispatcher_todo before it sleeps. */
+    /* A dispatcher that doesn't sleep in the driver checks dispatcher_todo before it sleeps. */
     if (h->dispatcher_sleeps) hf__interrupt(h, HF_DISPATCHER_WAKEUP);
 }
 
@@ -80,8 +79,8 @@ int hf__need_renewer(hf *h, hf_error *err)
     return hf__start_thread(h, &h->renewer_runs, &h->renewer, h->above->renewer, err);
 }
 
-/* Plans the lock's renewal. Wakes the renewer only if that is before its next look, so that an
-   acquire and release in a loop don't wake a thread each time. */
+/* Wakes the renewer only if the lock's renewal comes before the time until which it sleeps. So a
+   loop of acquire and release doesn't wake a thread each time. */
 void hf__kick_renewer(hf_lock *l)
 {
     hf *h = l->h;

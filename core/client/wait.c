@@ -1,6 +1,6 @@
 /*
- * wait.c - a request from its beginning to its end, but for those that acquire_now (acquire.c)
- * grants by one call. On a server every request is one of these. What a look at the store does:
+ * wait.c - a wait from its beginning to its end. Every request is a wait, except those that
+ * acquire_now (acquire.c) grants by one call on a local store. Each look at the store is made by
  * wait_advance.c.
  */
 #include "wait.h"
@@ -20,13 +20,13 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- its beginning ---- */
+/* ---- the beginning ---- */
 
 /* Fills in the party of a request with these options. */
 static void fill_party(hf *h, const hf_options *o, hf_party *p)
 {
     hf_party_copy(p, &h->party);
-    p->flags = 0; /* it may wait */
+    p->flags = 0; /* not HF_PARTY_AT_ONCE, which the handle's own party has */
     hf__new_id(h, p->id);
     if (o->request_id) memcpy(p->id, o->request_id, 16);
     if (o->owner) {
@@ -39,7 +39,7 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
         hf__clean_utf8(p->note);
     }
     if (o->lease_ms) p->lease_ms = (uint32_t)o->lease_ms;
-    /* On other stores every hold ends by time, so the row needn't say that it is detached. */
+    /* On other stores every hold ends by time anyway, so the row needn't say it. */
     if (o->flags & HF_DETACHED && (h->port.caps.liveness || h->port.caps.sessions))
         p->flags = HF_PARTY_DETACHED;
     p->mode = (uint8_t)o->mode;
@@ -68,7 +68,7 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
     hf__thread_condition(&w->changed);
 }
 
-/* ---- the subscription of its key ---- */
+/* ---- the subscription of the key ---- */
 
 int hf__needs_notifications(const struct hf_wait *w)
 {
@@ -119,8 +119,8 @@ static void at_store_add(hf *h, struct hf_wait *w)
     hf__schedule(w);
 }
 
-/* Returns 1 if this request holds the key already, and is repeated. It is granted at once, so it
-   must not stand behind the waits for its own end. */
+/* Returns 1 if the request repeats one that holds the key (request_id). It is granted at once, so
+   it mustn't wait in the local queue behind waits that wait for its own release. */
 static int holds_already(const struct hf_wait *w)
 {
     for (const hf_lock *l = w->named ? w->e->locks : NULL; l; l = l->next)
@@ -242,9 +242,10 @@ void hf__wait_until_over(hf *h, struct hf_wait *w)
         drive_by_wakeup(h, w);
         over = 1;
     } else if (!over) {
-        /* The first look is ours: uncontended, no other thread is needed. */
+        /* The calling thread makes the first look: if the key is free, no other thread is needed.
+         */
         do {
-            /* look_at_us is 0, unless a pause comes first (hf__yields_first). */
+            /* Doesn't wait (look_at_us is 0), unless a pause comes first (hf__yields_first). */
             hf__cond_until(&w->changed, &h->mu, w->look_at_us);
             pthread_mutex_unlock(&h->mu);
             over = hf__wait_advance(w);

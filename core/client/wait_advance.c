@@ -24,8 +24,8 @@ static const int64_t AWAY_CAP_US = 15000000;
 
 /* ---- what ends a wait ---- */
 
-/* Sets the result of a wait that has given up. If the store failed while the limit passed, no
-   holder was the reason, so the store's error is the result. */
+/* Sets the result of a wait that has given up. If the store wasn't answering when the limit passed,
+   the result is the store's error, not TIMEOUT: no holder was in the way, as far as is known. */
 static void say_given_up(struct hf_wait *w, int code)
 {
     int failed = code == HF_TIMEOUT && w->why, why = failed ? w->why->code : 0;
@@ -37,7 +37,7 @@ static void say_given_up(struct hf_wait *w, int code)
         hf__wait_error(w, code, hf_code_text(code));
 }
 
-/* Ends the wait without a grant; 1. */
+/* Ends the wait without a grant. Returns 1. */
 static int give_up(struct hf_wait *w, int code)
 {
     say_given_up(w, code);
@@ -45,12 +45,13 @@ static int give_up(struct hf_wait *w, int code)
     return 1;
 }
 
+/* Ends a wait for an event that is marked as done in `row`. Returns 1. */
 static int event_done(struct hf_wait *w, const hf_row *row)
 {
     hf_once *o = w->ret_once;
     hf *h = w->h;
-    /* The client that marked the event may not have made the mark durable yet; and the caller, told
-       that the event is done, won't run it. */
+    /* The caller won't run the event. So the marker has to be durable first, which the client that
+       wrote it may not have awaited yet. */
     w->code = hf__port_sync(&h->port, &w->e->key, &w->err);
     if (w->code) return 1;
     o->lock = NULL;
@@ -61,19 +62,23 @@ static int event_done(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
+/* Notes that the store has answered. */
 static void answered(struct hf_wait *w)
 {
     w->away_since_us = 0;
     hf__error_clear(&w->why);
 }
 
+/* Plans another look after an error of the store, or ends the wait with it: if the store refused,
+   if the wait's limit has passed, or if a wait without a limit had no answer for AWAY_CAP_US.
+   Returns 1 if the wait is over. */
 static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 {
     int64_t now = hf__local_us();
     if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
     hf__error_keep(&w->why, err);
-    /* LOST: sessions of this handle died twice during the request. */
+    /* LOST: a session died during the request, and again during its repetition. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
@@ -90,8 +95,8 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 static struct hf_event event_of(struct hf_wait *w)
 {
     hf *h = w->h;
-    /* Until the wait is queued, its claim timeout follows the pace of the store. Waits with a
-       session share one session, which has one length. */
+    /* Until the wait is queued, its claim timeout follows the store's round trip. Not on stores
+       with sessions: there the claim timeout is the length of the session that all waits share. */
     if (!h->port.caps.local && !h->port.caps.sessions && w->state != HF_WAIT_QUEUED)
         w->party.claim_ms = hf__claim_ms(h->party.claim_ms, hf__port_round_trip_us(&h->port));
     return (struct hf_event){.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
@@ -103,11 +108,11 @@ static struct hf_event event_of(struct hf_wait *w)
 
 /* ---- the last look ---- */
 
-/* Ends a wait whose limit has passed; this look may come late, because other waits had to look
-   first. If the key was granted meanwhile, or is free, the wait takes it; otherwise its request is
-   withdrawn. Where the store may block, a wait outside the queue has nothing to withdraw, so it
-   doesn't ask.
-   Returns 1 if the wait is over. */
+/* Ends a wait whose limit has passed. If the key was granted to it meanwhile, or is free, the wait
+   takes it: the dispatcher may have been late, with other waits to look for. Otherwise the request
+   is withdrawn. A wait outside the queue of a store that may block doesn't ask: it has nothing to
+   withdraw.
+   Returns 1. */
 static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
 {
     hf *h = w->h;
@@ -121,10 +126,10 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     int rc = hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
     int known = !rc;
     if (rc >= 0)
-        hf__error_clear(&w->why); /* the store answers, so an earlier error of the store
-                                     isn't why the wait has lasted */
+        hf__error_clear(&w->why); /* the store answers: an earlier error isn't why the wait took
+                                     so long */
     if (known && hf__accept_handover(w, row)) return 1;
-    /* Behind other waiters a step would change nothing. */
+    /* Behind other waiters (index above the first waiter's) a step would change nothing. */
     if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {
         rc = hf__wait_step(w, &ev, row, 1, now_us, &out, &err);
         known = answered = !rc;
@@ -143,7 +148,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     if (known || hf__local_us() < until_us)
         hf__withdraw_until(w, known ? row : NULL, until_us);
     else
-        hf__withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
+        hf__withdrawn(w, HF_UNAVAILABLE, NULL); /* not asked again: the store doesn't answer */
     return 1;
 }
 
@@ -156,17 +161,17 @@ struct look {
     struct hf_event ev;
     struct hf_outcome out;
     hf_error err;
-    int64_t until_us; /* local: so long the store may take for it */
-    int try_only;     /* the wait has no time: it is over after this look */
-    int known;        /* `row` is the row as it is, and may be stepped */
-    int answered;     /* `out` is the answer: nothing is left to ask */
+    int64_t until_us; /* local: until when requests of this look are repeated */
+    int try_only;     /* 1: wait_ms is 0: the wait is over after this look */
+    int known;        /* 1: `row` is the row as far as is known, and may be stepped */
+    int answered;     /* 1: `out` is the answer: nothing is left to ask */
 };
 
-/* The parts of a look. Each returns GOES_ON if the next part follows, else what the look returns.
- */
+/* A look has four parts, the functions below. Each returns GOES_ON if the next part follows, else
+   what the look returns (1: the wait is over; 0: it isn't). */
 enum { GOES_ON = -1 };
 
-/* Begins: what was known of the row before, or an `acquire` of the driver. */
+/* Finds the row that the handle knows, or calls the driver's `acquire`. */
 static int ask_first(struct look *l)
 {
     struct hf_wait *w = l->w;
@@ -177,8 +182,9 @@ static int ask_first(struct look *l)
     return GOES_ON;
 }
 
-/* Sees what has become of the request, or of the key: by the notification, else by a read. A try
-   fails at once on a store that is away, and a waiter seldom has to write. */
+/* Finds out what has become of the request or the key: by a notification, else by a read. A read
+   comes before a write here because a waiter seldom has to write, and because a read fails at once
+   if the store can't be reached, as an attempt should. */
 static int see(struct look *l)
 {
     struct hf_wait *w = l->w;
@@ -199,7 +205,7 @@ static int see(struct look *l)
     return GOES_ON;
 }
 
-/* Asks for the key. */
+/* Asks for the key by a step. */
 static int request(struct look *l)
 {
     struct hf_wait *w = l->w;
@@ -224,7 +230,7 @@ static int act_on_answer(struct look *l)
         w->maybe_in_row = 1;
         if (hf__accept_grant(w, l->row)) return 1;
         hf__look_at(w, 0);
-        return l->try_only ? give_up(w, HF_TIMEOUT) : 0; /* as the reply came late */
+        return l->try_only ? give_up(w, HF_TIMEOUT) : 0; /* the reply came too late */
     case HF_ANS_QUEUED:
         w->maybe_in_row = 1;
         hf__plan_next_look(w, l->row, l->out.place);
@@ -247,10 +253,10 @@ static int look(struct hf_wait *w, hf_row *row)
     int late = !l.try_only && now_us >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
     if (late && !first) return last_look(w, row, now_us);
-    if (l.try_only || late) l.ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
+    if (l.try_only || late) l.ev.kind = HF_EV_TRY; /* late: the first look is made, but no wait */
     l.until_us = hf__min64(l.try_only ? INT64_MAX : w->deadline_us,
                            now_us + w->h->port.io_timeout_ms * 1000);
-    if (first && hf__yields_first(w)) return 0; /* this look is put off, and still the first */
+    if (first && hf__yields_first(w)) return 0; /* the first look is put off */
     if (first) hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
     l.ev.queue_cap = hf__room_for(w);
     if (first || w->overtaken) then = ask_first(&l);

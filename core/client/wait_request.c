@@ -12,10 +12,11 @@
 #include "session.h"
 #include "wait_state.h"
 
-/* ---- sessions, where every party needs one ---- */
+/* ---- sessions, on stores where every party needs one ---- */
 
-/* Chooses the sessions for the next event. A session that is over, or soon will be, isn't used:
-   hf__cas_loop makes another. */
+/* Sets the sessions for the next event, from those that the wait has. A session that is over, or soon
+   will be, isn't used: then hf__cas_loop returns HF_UNBOUND if it needs one, and have_session gets
+   it. */
 static void choose_sessions(struct hf_wait *w, struct hf_event *ev)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};
@@ -68,8 +69,8 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
             rc = have_session(w, ev, out->answer == HF_ANS_QUEUED, err);
             if (rc) return rc;
         } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
-            /* A session has died unnoticed: one of this handle's, or another one that the row
-               names. */
+            /* A session that the row names, of this handle or another, died after the row was
+               read. */
             pthread_mutex_lock(&h->mu);
             hf__recheck_sessions(h, w);
             pthread_mutex_unlock(&h->mu);
@@ -80,10 +81,10 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
     }
 }
 
-/* ---- one request for all of it, where the store can ---- */
+/* ---- one request, where the driver has `acquire` ---- */
 
-/* Returns 1 if the store may decide this request by itself: one that begins no event and needs no
-   session of its own, on a store that doesn't change rows in place. */
+/* Returns 1 if the request may be made by the driver's `acquire`: it isn't for an event, isn't
+   detached, and isn't queued yet; and the store is neither local nor has sessions. */
 static int may_acquire(const struct hf_wait *w)
 {
     const struct hf_port *port = &w->h->port;
@@ -99,17 +100,17 @@ static uint32_t may_queue(const struct hf_wait *w, const struct hf_event *ev)
     return asks && !w->h->port.caps.liveness ? ev->queue_cap : 0;
 }
 
-/* Returns 1 if the row of a refusal shows a full queue, and the request isn't in that queue: an
-   earlier attempt whose reply was lost may have put it there. */
+/* Returns 1 if the row of a refusal shows a full queue without the request. (An earlier attempt
+   whose reply was lost may have put the request there.) */
 static int is_full(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
 {
     return row->n_holders && row->n_queue >= ev->queue_cap && hf__find_id(row, w->party.id) < 0;
 }
 
 /* Calls the driver's `acquire`, again and again while its reply is lost: a repetition finds the
-   effect of the first attempt, or has the effect itself.
-   Returns: 0: granted, or in the queue (*out); HF_CONFLICT: the row needs a step; otherwise the
-   error. */
+   request in the row, or puts it there.
+   Returns: 0: granted or in the queue, as *out says; HF_CONFLICT: the row needs a step; otherwise
+   the error. */
 static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, hf_row *row,
                                   int64_t until, struct hf_outcome *out, hf_error *err)
 {
@@ -117,7 +118,7 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
     for (;;) {
         int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
         if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = w->lost_acquire = 1;
-        /* The store grants only if no request is queued. */
+        /* A row without waiters: granted, because `acquire` grants only if no request is queued. */
         if (!rc && !row->n_queue)
             *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
         else if (!rc)
@@ -128,21 +129,23 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
 }
 
 /* Makes *row the one that this handle's last release of the key has left, so that the next write
-   needs no read. Of a free row only the rev and the token are known. Each such row is used once.
+   needs no read. If the release left the key free, only rev and token are known. Each such row is
+   used once.
    Returns 1 if it has done that; 0: no such row is known, it may have been replaced since, or the
-   clock was read so long ago that the lease could be over at once. */
+   store's clock was read too long ago. */
 static int use_left_row(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;
     int known = hf__last_row_use(w, ev->kind == HF_EV_ENQUEUE, row);
-    /* If the last release handed the key over, the row may have been written again since. The
-       driver's acquire enters the queue in any case. */
+    /* If the last release handed the key over, the row may have been written again since. Then the
+       driver's `acquire` is better: it enters the queue whatever the rev is. */
     if (known && may_queue(w, ev) && row->n_holders == 1 && row->party[0].mode == HF_EXCLUSIVE) {
         hf_row_clear(row);
         return 0;
     }
     pthread_mutex_lock(&h->mu);
-    /* If the clock was read long ago, the lease could be over as soon as it is granted. */
+    /* If the store's clock was read long ago, its interval is wide: a lease that is counted from
+       the lower bound could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
     int fresh =
         now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 || h->port.caps.sessions;

@@ -17,11 +17,10 @@
 static const int64_t STAGGER_US = 500000;
 enum { STAGGERED = 4 };
 static const int64_t SOONEST_US = 2000; /* between two looks */
-/* A waiter that the store notifies of changes polls, too: a notification may be lost (the server
-   drops it, a broken connection takes it), and no store says so in every case. So a lost one costs
-   about 5 s at most, and a poll costs a read per wait and 5 s. The polls of all waits of a handle
-   take a tenth of the dispatcher's time at most, so that many waits don't keep it from its other
-   work; but each waiter polls within some minutes. */
+/* A waiter that the store notifies of changes polls, too, about every 5 s: a notification may be
+   lost (the server drops it, a broken connection takes it), and no store reports each loss. With
+   many waits the polls are rarer: all polls of a handle take a tenth of the dispatcher's time at
+   most, but each waiter polls at least every 5 minutes. */
 enum { NOTIFIED_POLL_MS = 5000, NOTIFIED_POLL_MOST_MS = 300000, NOTIFIED_SHARE = 10 };
 /* Polls that are due within this time are made together, so that the dispatcher wakes up less
    often. */
@@ -39,7 +38,7 @@ static int64_t about_us(uint32_t ms)
 
 int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
 
-/* Returns how long a wait with a subscription sleeps at most. Under the mutex. */
+/* Returns the time between two polls of a wait with a subscription. Under the mutex. */
 static int64_t notified_poll_us(const hf *h)
 {
     int64_t ms = h->n_at_store * h->look_takes_us * NOTIFIED_SHARE / 1000;
@@ -62,11 +61,11 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
 {
     uint32_t dice;
     hf__look_at(w, 0);
-    if (hf__find_id(row, w->party.id) >= 0) return; /* in the row: it isn't a newcomer */
+    if (hf__find_id(row, w->party.id) >= 0) return; /* no newcomer: the request is in the row */
     int64_t now = hf__local_us();
-    /* No wait is queued: one handle acquires the key again and again. The next attempt is an
-       acquire of the driver, which needs no row. It is made soon, because that handle yields only
-       now and then (hf__yields_first). */
+    /* No request is queued: another handle acquires and releases the key in a loop. The next
+       attempt is an `acquire` of the driver, which succeeds whatever the rev is. It is made soon,
+       because that handle pauses only now and then (hf__yields_first). */
     if (!row->n_queue) {
         count(&w->overtaken);
         if (w->overtaken > CALM_TIMES) hf__look_at(w, now + about_us(PAUSE_OVERTAKEN_MS));
@@ -118,10 +117,11 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.caps.local) {
-        /* Whatever was missed, the wait looks again after this time. */
+        /* The expiry monitor looks after this time even if nothing happens, in case that something
+           was missed. */
         end = hf__min64(end, hf__local_us() + (place + 1) * HF_LOOK_MOST_US);
-        hf__look_at(w, INT64_MAX); /* a wakeup, or the expiry monitor */
-        /* The expiry monitor may have been woken for this wait meanwhile: it looks at once. */
+        hf__look_at(w, INT64_MAX); /* a wakeup or the expiry monitor makes the wait look */
+        /* The monitor's deadline for this wait passed before the wait was queued: it looks now. */
         if (w->check_missed) end = 0;
         w->check_missed = 0;
         hf__note_peers(w, row, row->n_holders + place);
@@ -130,7 +130,8 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
         if (!rc) hf__kick_monitor(h, w->check.at_us);
     } else {
-        /* Such a store doesn't notify of the death of a process. */
+        /* A store with hf_liveness_ops doesn't notify of the death of a process, so the wait polls
+           often. */
         int notified = w->subscribed && !h->port.caps.liveness;
         int64_t look = hf__local_us() + (notified ? notified_poll_us(h) : hf__poll_us(h));
         w->poll_at_us = notified ? look - look % NOTIFIED_TICK_US : look;
@@ -139,16 +140,16 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* Returns 1 if the party is known to be dead. On a local store the expiry monitor sees deaths, and
-   notifies the waits that depend on them. */
+/* Returns 1 if the party is known to be dead. On a local store the driver isn't asked, because the
+   expiry monitor sees deaths, and wakes the waits that depend on the dead. */
 static int is_dead(struct hf_wait *w, const hf_party *p)
 {
     if (w->h->port.caps.local) return (p->flags & HF_PARTY_DEAD) != 0;
     return hf__port_dead(&w->h->port, p);
 }
 
-/* Returns 1 if all holders are dead, and the first waiter, too. A waiter behind it may not be
-   notified of that. */
+/* Returns 1 if all holders and the first waiter are dead. The waiters behind may not be notified of
+   that, so any of them acts. */
 static int is_stuck(struct hf_wait *w, const hf_row *row)
 {
     for (uint32_t i = 0; i < row->n_holders; i++)
@@ -163,8 +164,8 @@ int hf__leave_to_others(struct hf_wait *w, const hf_row *row)
     uint32_t place = (uint32_t)at - row->n_holders;
     int64_t end = hf__holders_end(w->h, row);
     if (end != INT64_MAX && hf__local_us() >= end + hf__stagger_us(w, place)) {
-        /* Without this, the wait would let the waits ahead act first each time, even if they are
-           dead. */
+        /* From here on this wait doesn't stagger: the waits ahead had their time, and may be dead.
+         */
         __atomic_store_n(&w->alone, 1, __ATOMIC_RELAXED);
         return 0;
     }
@@ -176,13 +177,13 @@ int hf__leave_to_others(struct hf_wait *w, const hf_row *row)
 /* ---- a pause before the first look, so that others get in ---- */
 
 /*
- * A handle that knows the row writes sooner than a newcomer that has to read it first. So a handle
- * that acquires and releases a key in a loop would keep it for ever: the newcomer reads a row that
- * has been written again before its own write arrives. A newcomer leaves no trace, so the handle
- * pauses without being asked. Every YIELD_EVERY_US it leaves the row alone for some time, mostly a
- * short one, now and then a longer one for clients that are far away. That costs less than a
- * fiftieth of such a loop, and nothing where the row isn't written anyway. Where waiters don't
- * queue, the longest pause lasts until all of them have looked.
+ * A handle that acquires and releases a key in a loop knows the row, and writes sooner than a
+ * newcomer, which has to read the row first: until the newcomer's write arrives, the row has been
+ * written again. So the handle would keep the key for ever. It can't see the newcomer, so it pauses
+ * without being asked: every YIELD_EVERY_US it doesn't write the row for YIELD_US; each 4th, 16th
+ * and 64th time for 4, 16 and 64 times as long, for clients that are far away. That costs less than
+ * a fiftieth of such a loop. It costs nothing if the handle doesn't write the row anyway. Where
+ * waiters don't queue, the longest pause lasts until each of them has polled.
  */
 enum { YIELD_EVERY_US = 400000, YIELD_US = 2000, YIELDS_LONGER = 4, YIELD_LEVELS = 4, LOOKS = 2 };
 
@@ -205,7 +206,7 @@ int hf__note_yield(const struct hf_port *port, struct hf_entry *e, int64_t now_u
     if (!e->wrote_us || now_us > e->yield_at_us) {
         e->yield_at_us = now_us + YIELD_EVERY_US;
         e->yields++;
-        /* the row was left alone for long enough anyway: the next pause isn't needed */
+        /* the handle hasn't written the row for long enough anyway: that counts as the pause */
     } else if (now_us > e->yield_at_us - YIELD_EVERY_US) {
         e->yield_at_us += YIELD_EVERY_US;
         e->yields++;
@@ -230,8 +231,8 @@ int hf__yields_first(struct hf_wait *w)
 
 /* ---- the dispatcher's queue of looks ---- */
 
-enum { AT_ONCE = -1 }; /* sorts before every wait that looks at a set time */
-enum { OF_ITS_KEY = 1, OF_ALL_KEYS };
+enum { AT_ONCE = -1 };                /* sorts before every wait that looks at a set time */
+enum { OF_ITS_KEY = 1, OF_ALL_KEYS }; /* values of hf_wait.notified: what the event was about */
 
 void hf__look_at(struct hf_wait *w, int64_t at_us) { w->look_at_us = at_us; }
 
@@ -251,8 +252,8 @@ void hf__schedule(struct hf_wait *w)
     } else if (!w->looking) {
         int64_t timed_us = w->notified ? 0 : hf__min64(w->look_at_us, w->deadline_us);
         at_us = w->cancel || w->notified == OF_ITS_KEY ? AT_ONCE : timed_us;
-        /* It looks at once, but after the waits that were due before it, so that each has its turn.
-         */
+        /* A time that has passed becomes the present: the wait stands behind those that were due
+           before, so that each has its turn. */
         int64_t least_us = w->state == HF_WAIT_FIRST_LOOK ? w->started_us : h->looked_us;
         if (at_us >= 0 && at_us < least_us) at_us = least_us;
     }
@@ -270,7 +271,7 @@ void hf__notify(struct hf_wait *w)
 
 void hf__notify_in_turn(struct hf_wait *w)
 {
-    if (w->notified) return; /* it keeps its place */
+    if (w->notified) return; /* the wait keeps its place in the queue */
     w->notified = OF_ALL_KEYS;
     hf__schedule(w);
 }

@@ -23,7 +23,7 @@ static const unsigned before[] = {[HF_WAIT_FIRST_LOOK] = 1 << HF_WAIT_LOCAL,
 void hf__wait_moves(struct hf_wait *w, enum hf_wait_state to)
 {
     unsigned from = before[to];
-    (void)from; /* without assertions */
+    (void)from; /* unused if assertions are off */
     assert(from >> w->state & 1);
     w->state = to;
 }

@@ -1,5 +1,5 @@
 /*
- * withdraw.c - a request is taken out of the row, at once or later. See withdraw.h.
+ * withdraw.c - takes requests out of the row, at once or later. See withdraw.h.
  */
 #include "withdraw.h"
 
@@ -17,8 +17,8 @@
 
 enum { AGAIN_US = 500000 };
 
-/* Takes a request out of the row if its grant hasn't been claimed; with maybe_done, in any case.
-   `row` NULL: the row is read first. Without the mutex.
+/* Takes a request out of the row if it waits or hasn't claimed its grant; with maybe_done, also if
+   it holds. `row` NULL: the row is read first. Without the mutex.
    Returns: 0, or the store's error. */
 static int withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, hf_row *row,
                     int64_t until_us, hf_error *err)
@@ -41,16 +41,15 @@ void hf__wait_error(struct hf_wait *w, int code, const char *why)
     w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
 }
 
-/* Sets the result of a wait whose request was withdrawn; `rc` is what the withdrawal returned. If
-   it failed, the request may still be in the row, so the result is UNKNOWN: TIMEOUT, CANCELED and
-   BUSY would say that it isn't. If the wait itself ended by the same error of the store, that error
-   stays. */
+/* If the withdrawal failed, the request may still be in the row. So the wait's result becomes
+   UNKNOWN: TIMEOUT, CANCELED and BUSY would say that the request isn't there. But if the wait
+   itself ended by the same error of the store, that error stays. */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
     int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
     if (rc && why) hf__error_keep(&w->why, why);
-    /* An acquire whose reply was lost isn't bound to a rev. It may land later, unless the row still
-       names this request as the last that ended (last_id). */
+    /* An `acquire` whose reply was lost isn't bound to a rev. So it may land later, when the row no
+       longer names this request as the last that ended (last_id). */
     if (stands || (w->lost_acquire && !w->granted))
         w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
                           "acquire '%s': given up, but the store has not confirmed it: the "
@@ -125,11 +124,11 @@ void hf__deferred_cancels_close(hf *h)
 
 /* ---- requests that a restored backup has brought back ---- */
 
-/* Returns 1 if `p` is a request of our handle to which neither the wait `w` nor a lock belongs. `w`
-   is the first of the local queue: no other wait there has a request at the store. A later wait may
-   have the same id from its caller: the request is an orphan all the same, because that wait
-   couldn't claim its grant. A hold that was claimed is none, because it has a lock. Under the
-   mutex. */
+/* Returns 1 if `p` is a request of this handle that belongs neither to the wait `w` nor to a lock.
+   `w` is the first of the local queue, so no other wait there has a request at the store. If a
+   later wait has the same request_id, `p` is an orphan all the same: that wait couldn't claim its
+   grant. A claimed hold is no orphan, because another process may have repeated the request. Under
+   the mutex. */
 static int is_orphan(const struct hf_wait *w, const hf_party *p, int holds)
 {
     if (!memcmp(p->id, w->party.id, sizeof p->id)) return 0;
@@ -158,7 +157,8 @@ int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_er
 {
     hf *h = w->h;
     struct hf_outcome out = {.changed = 1};
-    /* as_seen: a request that was claimed stays, because another process may have repeated it. */
+    /* as_seen: decides on this row only. In a later row the request may be claimed, by another
+       process that has repeated it, and must stay. */
     struct hf_event ev = {.kind = HF_EV_WITHDRAW, .as_seen = 1};
     if (!h->port.caps.sessions) return 0;
     while (out.changed && find_orphan(w, row, ev.id)) {
