@@ -1,5 +1,6 @@
 /*
- * info.c - a row as people see it (hf_info): holders, waiters, the mark of an event.
+ * info.c - makes an hf_info of a row, for people: holders, waiters, the marker of an event. Has
+ * hf_peek.
  */
 #include "info.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT_KNOWN_US = 100000 };
+enum { LEFT_KNOWN_US = 100000 }; /* for how long hf.lease_left is used again */
 
 static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
 {
@@ -22,7 +23,7 @@ static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
     to->mode = (enum hf_mode)p->mode;
     to->limit = p->limit;
     to->claimed = !(p->flags & HF_PARTY_UNCLAIMED);
-    if (p->token) /* and isn't over */
+    if (p->token) /* a holder, which isn't over */
         to->left_ms = p->expires_us ? (p->expires_us - now.lo_us + 999) / 1000 : HF_FOREVER;
 }
 
@@ -31,8 +32,9 @@ int hf__party_ended(hf *h, const hf_party *p, struct hf_time now)
     return hf__validity_at(p->expires_us, now) == HF_GRANT_OVER || hf__port_dead(&h->port, p);
 }
 
-/* Shows how long the session of a holder lives, if the hold ends with the session. The store is
-   asked once for many holders of a session. If it doesn't answer, nothing is shown. */
+/* Sets left_ms of a holder whose hold ends with a session (hf_session_ops): how long that session
+   lives. The store is asked once for many holders with one session. If it doesn't answer, left_ms
+   is HF_FOREVER. */
 static void show_left(hf *h, const hf_party *p, hf_party_info *to)
 {
     int64_t now = hf__local_us(), left_ms = HF_FOREVER;

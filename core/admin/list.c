@@ -1,5 +1,5 @@
 /*
- * list.c - all rows of a store are read, and those in use shown. See list.h.
+ * list.c - reads all rows of a store, and has hf_list. See list.h.
  */
 #include "list.h"
 
@@ -20,8 +20,8 @@ int hf__list_one(void *arg, const hf_rowkey *key, hf_row *row)
     return rc != 0;
 }
 
-/* Reads some row first, to learn the store's clock: what a listed row says depends on the clock,
-   which the store sends with its replies. */
+/* Reads a row if the store's clock isn't known, because every reply brings the clock. What a listed
+   row says depends on it. */
 static int learn_clock(hf *h, hf_error *err)
 {
     hf_rowkey any;
@@ -31,11 +31,11 @@ static int learn_clock(hf *h, hf_error *err)
     hf_key_make("holdfast", &any, NULL);
     int rc = hf__port_get(&h->port, &any, &row, err);
     hf_row_clear(&row);
-    return rc == HF_CORRUPT ? 0 : rc; /* if the row is damaged, a later read of that key reports it
-                                       */
+    return rc == HF_CORRUPT ? 0 : rc; /* the clock is known; the scan reports a damaged row */
 }
 
-/* Reads a damaged row alone, so that the error says what is wrong with it. */
+/* Reads a damaged row alone, so that the error says what is wrong with it. Returns 1 if the scan is
+   to end. */
 static int see_damaged(struct hf_scanning *s, const hf_rowkey *key)
 {
     hf_row row;
@@ -43,7 +43,7 @@ static int see_damaged(struct hf_scanning *s, const hf_rowkey *key)
     int stop = 1;
     hf_row_init(&row);
     int rc = hf__port_get(&s->h->port, key, &row, &err);
-    if (!rc) { /* it has been mended, or removed */
+    if (!rc) { /* another client has repaired or removed the row */
         stop = row.rev ? s->see(s->arg, key, &row) : 0;
     } else if (rc == HF_CORRUPT && s->damaged) {
         s->damaged(s->damaged_arg, key->text, err.text);
@@ -57,7 +57,7 @@ static int see_damaged(struct hf_scanning *s, const hf_rowkey *key)
     return stop;
 }
 
-/* Passes a row on, if its name is a legal key. Other names are other data, which is left alone. */
+/* Passes a row on, if its name is a legal key. Rows with other names are other data. */
 static int see_scanned(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct hf_scanning *s = arg;

@@ -1,5 +1,5 @@
 /*
- * list.h - all rows of a store are read, one after the other.
+ * list.h - reads all rows of a store whose keys have a prefix.
  */
 #ifndef HF_LIST_H
 #define HF_LIST_H
@@ -26,11 +26,12 @@ struct hf_scanning {
        damaged row. */
     void (*damaged)(void *, const char *key, const char *why);
     void *damaged_arg;
-    int code; /* of the first damaged row, or of what went wrong with looking at it */
+    int code; /* CORRUPT: a row was damaged; or the error of reading such a row */
     hf_error err;
 };
 
-/* Scans with the clock learnt and the store serialized, like every request. */
+/* Calls s->see for each row with a legal key. Reads the store's clock first, if it isn't known yet.
+   Returns 0, or the error; the code of a damaged row comes after all other rows were seen. */
 int hf__scan(struct hf_scanning *s, const char *prefix, hf_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * operate.c - what operators do to a store: they end grants, unmark events, remove idle rows, and
- * ask about its settings and counts.
+ * operate.c - for operators: ends grants, removes markers, deletes idle rows, inspects the store's
+ * settings, gives the counts of a handle.
  */
 #include "admin.h"
 #include "cas_loop.h"
@@ -11,7 +11,7 @@
 
 enum { PRUNE_MIN_MS = 60000 };
 
-/* Makes one event of an operator on a key. `what`: the call, for messages. */
+/* Applies an operator's event to the row of a key. `what`: the call, for messages. */
 static int operate(hf *h, const char *what, const char *key, struct hf_event *ev,
                    struct hf_outcome *out, hf_error *err)
 {
@@ -72,9 +72,8 @@ static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
         return 1;
     }
     int rc = hf__port_replace(&p->h->port, key, row->rev, NULL, NULL, p->err);
-    /* A conflict: a client uses the key after all. An unknown outcome is harmless: the row may be
-     * gone.
-     */
+    /* Neither is an error. A conflict: a client has used the key meanwhile, and its row stays.
+       UNKNOWN: the row may have been deleted. */
     if (!rc) p->n++;
     if (rc < 0 && rc != HF_UNKNOWN) p->code = rc;
     return p->code != 0;

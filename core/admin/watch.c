@@ -1,5 +1,5 @@
 /*
- * watch.c - keys are shown as they change hands, until the caller's callback ends it.
+ * watch.c - hf_watch, which shows each key whose holders or waiters change.
  */
 #include "admin.h"
 #include "handle.h"
@@ -14,8 +14,8 @@ enum { WATCH_LOOK_US = 250000 };
 
 struct seen { /* a key that was shown as held or waited for */
     char *key;
-    uint64_t hash, shape;
-    int round;
+    uint64_t hash, shape; /* shape: shape_of the row when it was seen last */
+    int round;            /* the look at the store in which it was seen last */
 };
 
 struct watching {
@@ -25,7 +25,8 @@ struct watching {
     int round;
 };
 
-/* Returns a hash of the part of a row that a watch shows: holders and waiters, without renewals. */
+/* Returns a hash of those parts of a row whose change a watch shows: holders, waiters and marker,
+   but not the ends of leases. */
 static uint64_t shape_of(const hf_row *row, struct hf_time now)
 {
     uint64_t shape = hf_key_hash("", 0) + (uint64_t)row->done_us;
@@ -64,16 +65,16 @@ static void forget_seen(struct watching *w, struct seen *s)
     *s = w->seen[--w->n];
 }
 
-/* Shows a row that has changed. Only keys that are held or waited for are remembered: a free key
-   was shown when it became free, and its row may be gone by now. */
+/* Shows a row if it has changed since the last look. Only keys that are held or waited for are
+   remembered. A key is shown once more when it becomes free, and then forgotten. */
 static int watch_one(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct watching *w = arg;
     struct hf_time now = hf__port_now(&w->l.h->port);
     struct seen *s = find_seen(w, key);
     uint32_t n = row->n_holders + row->n_queue, i = 0;
-    /* A party that is over would be shown as if the key were free. Whether a session lives costs a
-       system call, so it isn't asked for each row at each look. */
+    /* A key that is new here is shown only if one of its parties isn't over. Known keys aren't
+       asked about, because to find out whether a session lives takes a system call. */
     while (!s && i < n && hf__party_ended(w->l.h, &row->party[i], now)) i++;
     int idle = i == n;
     if (idle && !s) return 0;
@@ -89,7 +90,8 @@ static int watch_one(void *arg, const hf_rowkey *key, hf_row *row)
     return changed ? hf__list_one(&w->l, key, row) : 0;
 }
 
-/* Stores that drop the rows of free keys don't show them in a scan any more. */
+/* Shows the remembered keys that the scan no longer has, and forgets them: some stores delete the
+   row of a key that becomes free. */
 static void watch_vanished(struct watching *w)
 {
     for (size_t i = 0; i < w->n && !w->l.code && !w->l.stopped;) {

@@ -14,9 +14,9 @@
 
 /* ---- sessions, on stores where every party needs one ---- */
 
-/* Sets the sessions for the next event, from those that the wait has. A session that is over, or soon
-   will be, isn't used: then hf__cas_loop returns HF_UNBOUND if it needs one, and have_session gets
-   it. */
+/* Sets the sessions for the next event, from those that the wait has. A session that is over, or
+   soon will be, isn't used: then hf__cas_loop returns HF_UNBOUND if it needs one, and have_session
+   gets it. */
 static void choose_sessions(struct hf_wait *w, struct hf_event *ev)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};

@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 
-/* GRAIN_US: a session with less than a millisecond left counts as run out, for hf_left_ms rounds
-   down. */
+/* GRAIN_US: a session with less than a millisecond left counts as run out, because hf_left_ms
+   rounds down. SOON_US: the longest pause before a failed request to keep a session is repeated. */
 enum { SOON_US = 500000, GRAIN_US = 1000 };
 
-/* Returns `ms` in µs, less what two clocks may differ by in that time. */
+/* Returns `ms` in µs, less the most by which two clocks may drift apart in that time. */
 static int64_t safe_us(int64_t ms) { return ms * (1000 - HF_CLOCK_RATE_PPM / 1000); }
 
 /* Notes that a request sent at sent_us has made the session live for `ms`. */
@@ -22,16 +22,17 @@ static void lasts(struct hf_session *t, int64_t sent_us, int64_t ms)
 {
     t->lives_until_us = sent_us + safe_us(ms);
     t->until_us = hf__min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
-    /* The session of a single grant counts from the grant: hf__session_begins. Of a session that
-       was made elsewhere only the store says for how long it is kept. */
+    /* The lease of a session that is for one grant begins later, with the grant
+       (hf__session_begins). A session that was made elsewhere lasts for as long as the store says.
+     */
     if (t->adopted || (t->own && t->keep_at_us != INT64_MAX)) t->until_us = t->lives_until_us;
     if (t->keep_at_us != INT64_MAX) t->keep_at_us = sent_us + (int64_t)t->lease_ms * 1000 / 3;
 }
 
 /* ---- losing, forgetting ---- */
 
-/* Marks the session as ended and reports that, once. Called under the mutex, by the thread that has
-   set `busy` or while none has. */
+/* Marks the session as over and reports that. Called under the mutex, by the thread that has set
+   `busy`, or while no thread has. */
 static void lose(struct hf_sessions *s, struct hf_session *t)
 {
     t->gone = 1;
@@ -45,8 +46,8 @@ static void dispose(struct hf_session *t)
     free(t);
 }
 
-/* Frees a session that is in no list any more, or notes that the store is to be asked to end it. A
-   session that has ended, or that is left to run out, needs no such request. */
+/* Puts a session that is in no list any more into `ending`, so that the store is asked to end it;
+   or frees it if it is over, or is left to run out. */
 static void part_with(struct hf_sessions *s, struct hf_session *t)
 {
     if (t->gone || t->left) {
@@ -83,8 +84,8 @@ static void end_one(struct hf_sessions *s)
     int rc = hf__port_lease_end(s->port, t->id, NULL);
     dispose(t);
     pthread_mutex_lock(s->mu);
-    /* The store doesn't answer. The other unused sessions run out by themselves, so they aren't
-       worth a timeout each. */
+    /* After an error the other sessions in `ending` are left to run out: if the store doesn't
+       answer, each request would take a whole timeout. */
     while (rc && rc != HF_LOST && s->ending) {
         t = s->ending;
         s->ending = t->next;
@@ -135,8 +136,8 @@ static struct hf_session *shared(const struct hf_sessions *s, uint32_t lease_ms)
     return NULL;
 }
 
-/* Tells the keepers that a session was made, or is to be kept at another time. If no keeper can be
-   started, the renewer keeps the sessions. */
+/* Makes the keepers look at the sessions again. If no keeper runs, the renewer keeps the sessions.
+ */
 static void kick(struct hf_sessions *s)
 {
     if (!s->above->kick_keepers(s)) s->above->wake_renewer(s->of);
@@ -151,7 +152,7 @@ static int make(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_ses
     pthread_mutex_unlock(s->mu);
     int64_t sent_us = hf__local_us();
     int rc = hf__port_lease_make(s->port, lease_ms, &session, &ms, err);
-    /* No row names a session whose making wasn't confirmed; that session ends by itself. */
+    /* If the session was made all the same, no row names it, and it ends by itself. */
     if (rc == HF_UNKNOWN) rc = HF_UNAVAILABLE;
     pthread_mutex_lock(s->mu);
     s->making -= !own;
@@ -167,17 +168,16 @@ static int make(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_ses
     return 0;
 }
 
-/* Returns 1 if the session has run out. Of a session that was made elsewhere this handle knows only
-   how long it lives at least: the store may count in whole seconds, and others may have kept it.
-   There the store's answer decides. */
+/* Returns 1 if the session has run out. Never for an adopted session, about which the store's
+   answer decides: the store may count in whole seconds, and another process may have kept it. */
 static int run_out(const struct hf_session *t, int64_t now_us)
 {
     return !t->adopted && now_us + GRAIN_US > t->until_us;
 }
 
-/* Returns: how long one attempt to keep the session may take, at most io_timeout_ms. A session that
-   no keeper keeps (keep_at_us is INT64_MAX) is kept because a caller asked for it; that attempt may
-   take longer. */
+/* Returns how long one attempt to keep the session may take, in µs, at most io_timeout_ms. If no
+   keeper keeps the session (keep_at_us is INT64_MAX), a call of the program asks for it, and the
+   attempt may take longer. */
 static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
 {
     enum hf_renewal_try nth = t->mute ? HF_RENEWAL_AGAIN : HF_RENEWAL_FIRST;
@@ -192,7 +192,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
 {
     int64_t ms;
     hf_error why = {0};
-    if (!err) err = &why; /* the session keeps it */
+    if (!err) err = &why; /* for t->why */
     while (t->busy) pthread_cond_wait(s->changed, s->mu);
     if (!t->gone && run_out(t, hf__local_us())) lose(s, t);
     if (t->gone) return hf_fail(err, HF_LOST, 0, "session: its lease has run out");
@@ -202,8 +202,8 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
     int64_t sent_us = hf__local_us();
     int rc = hf__port_lease_keep(s->port, t->id, sent_us + patience, &ms, err);
     pthread_mutex_lock(s->mu);
-    int64_t now = hf__local_us(); /* read under the mutex, so that a session that was called over
-                                     meanwhile stays over */
+    int64_t now = hf__local_us(); /* read under the mutex, so that a session that any thread has
+                                     reported as over stays over */
     t->busy = 0;
     t->mute = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
     pthread_cond_broadcast(s->changed);
@@ -216,11 +216,11 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
         hf__error_clear(&t->why);
         lasts(t, sent_us, ms);
         if (t->until_us < until_us) s->above->ends_sooner(s->of, t);
-        if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
+        if (now + GRAIN_US > t->until_us) /* an adopted session: over since the store answered? */
             rc = hf_fail(err, HF_UNAVAILABLE, 0,
                          "session: the store's answer took longer than its lease");
     } else if (t->keep_at_us != INT64_MAX) {
-        /* The next attempt is made at once, if this one has used up its time. */
+        /* If this attempt has taken longer than that, the next one is made at once. */
         t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 24, SOON_US);
     }
     kick(s);
@@ -249,7 +249,7 @@ int hf__session_have(struct hf_sessions *s, uint32_t lease_ms, int own, struct h
         *at = NULL;
         hf__session_put(s, t);
     }
-    return HF_UNAVAILABLE; /* each of them was dead */
+    return HF_UNAVAILABLE; /* three sessions, one after the other, were dead */
 }
 
 struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, int64_t sent_us,
@@ -261,7 +261,7 @@ struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, i
     t->id = p->session;
     t->keep_at_us = INT64_MAX;
     t->adopted = 1;
-    /* A session that is bound to the life of another process is kept and ended by that process. */
+    /* Another process keeps and ends the session, unless the grant is detached. */
     t->foreign = t->left = !(p->flags & HF_PARTY_DETACHED);
     t->lives_until_us = t->until_us = sent_us + safe_us(ms);
     return t;
@@ -271,8 +271,8 @@ void hf__session_begins(struct hf_sessions *s, struct hf_session *t, int64_t ask
 {
     int64_t all = safe_us(t->lease_ms);
     t->keep_at_us = INT64_MAX;
-    /* The session is older than its grant, because the request has waited since the session was
-       made. */
+    /* If the session was made much earlier than the grant, because the request had to wait, the
+       session is kept once more, so that it lasts for the whole lease. */
     if (t->lives_until_us < asked_us + all - all / 16 && hf__session_keep(s, t, NULL) == HF_LOST)
         return;
     t->until_us = hf__min64(t->lives_until_us, asked_us + all);
@@ -288,11 +288,11 @@ int hf__session_kept(const struct hf_sessions *s, uint64_t session)
 void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
 {
     if (!t->users && hf__local_us() - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
-        t->left = 1; /* it was unused for long: it may run out */
+        t->left = 1; /* unused for a whole lease: it may run out */
         forget(s, t);
         return;
     }
-    t->users++; /* a reference that keeps the session in the list */
+    t->users++; /* so that no other thread frees the session meanwhile */
     hf__session_keep(s, t, NULL);
     if (!--t->users && (t->own || t->gone)) forget(s, t);
 }
@@ -300,8 +300,8 @@ void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
 int64_t hf__sessions_tend(struct hf_sessions *s)
 {
     int64_t next;
-    /* One session a round, because locks may give sessions up faster than that, and keeping the
-       others mustn't wait. */
+    /* One session in each call: locks may give up sessions faster than the store ends them, and
+       keeping the others must not wait for that. */
     if (s->ending) end_one(s);
 again:
     if (s->closed) return 0;

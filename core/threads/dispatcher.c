@@ -13,17 +13,16 @@
 
 #include <unistd.h>
 
-/* A round of looks has so many looks at most, all begun within a quarter of the shortest claim
-   timeout. */
+/* A round has so many looks at most, all begun within a quarter of the shortest claim timeout. */
 enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
-/* A look that took longer than this isn't averaged: the store was slow just then. */
+/* A longer look counts as this long in the average: the store was slow just then. */
 enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
-/* Reports the end of a wait to its caller. Called with the mutex, which is released during a
-   callback. */
+/* Ends a wait that is over: wakes its caller's thread, or calls its callback. Called with the
+   mutex, which is released during the callback. */
 static void conclude(hf *h, struct hf_wait *w)
 {
-    w->e->key.who = NULL; /* the wait's id goes with it; it may be the key's last wait */
+    w->e->key.who = NULL; /* it points into the wait, which may be freed */
     hf__wait_finish(w);
     if (!w->done) return; /* the waiting thread may free the wait as soon as the mutex is free */
     h->callers++;
@@ -61,9 +60,9 @@ static void advance_one(hf *h, struct hf_wait *w)
 {
     int backed_off = hf__backs_off(w), local = h->port.caps.local != 0;
     int64_t takes_us = h->look_takes_us;
-    w->notified = 0; /* an event that comes during the look makes it look again */
+    w->notified = 0; /* an event during the look sets it, and makes the wait look again */
     w->looking = 1;
-    w->pins++; /* a pin, which keeps the wait in the list */
+    w->pins++; /* keeps the wait in its lists */
     hf__schedule(w);
     pthread_mutex_unlock(&h->mu);
     int over = advance_timed(w, &takes_us);
@@ -75,8 +74,8 @@ static void advance_one(hf *h, struct hf_wait *w)
         if (!w->pins) pthread_cond_broadcast(&w->changed);
         if (local && h->disconnected) hf__look_by(w, h->looked_us + HF_POLL_MS * 1000);
         hf__schedule(w);
-        /* It was queued just now, or left the queue: its subscription changes before the dispatcher
-           sleeps. */
+        /* If the wait has entered or left the store's queue, its subscription changes before the
+           dispatcher sleeps. */
         int changes = hf__subscription_changes(w);
         if (changes) hf__subscribe_later(h, w->e);
         if (changes || (backed_off && !hf__backs_off(w))) h->dispatcher_todo = 1;
@@ -91,8 +90,7 @@ static struct hf_wait *first_wait(const hf *h)
     return d ? HF_DEADLINE_OF(d, struct hf_wait, look) : NULL;
 }
 
-/* Returns the wait that is to look now; among those that were notified, the first one. NULL: there
-   is none. */
+/* Returns the wait that is to look first; NULL: none is due. */
 static struct hf_wait *due(hf *h)
 {
     int64_t at_us = hf__deadlines_next(&h->looks);
@@ -101,8 +99,8 @@ static struct hf_wait *due(hf *h)
     return at_us > h->looked_us ? NULL : first_wait(h);
 }
 
-/* Looks for the waits that are due, one round of them: others are notified meanwhile, and their
-   claims run out. */
+/* Makes the looks of the waits that are due, one round of them at most. Then the dispatcher takes
+   the events that came meanwhile: waits that were granted a key have to claim it in time. */
 static void advance_due(hf *h)
 {
     size_t most = LOOKS_AT_ONCE;
@@ -148,7 +146,7 @@ void *hf__dispatcher(void *arg)
         h->dispatcher_todo = 0;
         hf__take_events(h);
         advance_due(h);
-        if (h->dispatcher_todo) continue; /* hf_close wants that, too */
+        if (h->dispatcher_todo) continue; /* set also by hf_close, which waits for this thread */
         int64_t until = hf__deadlines_next(&h->looks);
         if (h->disconnected)
             hf__cond_until(&h->dispatcher_cond, &h->mu, until);

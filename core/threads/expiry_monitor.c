@@ -1,7 +1,6 @@
 /*
- * expiry_monitor.c - the thread that sees leases and claims end, and peers die: what it does about
- * locks, and its loop. What it does about waits and claims is in wait_monitor.c; deadline_list.h
- * says when each lock is due.
+ * expiry_monitor.c - the expiry monitor: its loop, and what it does for locks that are due
+ * (deadline_list.h says when they are). What it does for waits and claims is in wait_monitor.c.
  */
 #include "deadline_list.h"
 #include "handle.h"
@@ -19,13 +18,13 @@
 
 /* ---- the locks that are due ---- */
 
-/* How often the store is asked about a grant without a lease, if its holder listens for a loss. */
+/* How often the store is asked about a grant, if hf__asks_store. */
 enum { ASK_US = 250000 };
 
-/* Asks the store about a grant that lasts as long as its session: an operator may have ended it. If
-   the store is damaged or was replaced (HF_CORRUPT) the lock is lost as well: a new store may grant
-   the key to others. A store that doesn't answer changes nothing. Called with the mutex, which is
-   released during the request. */
+/* Asks the store whether it still has the lock's grant, which an operator may have ended, and marks
+   the lock as lost if not. The lock is also lost if the store is damaged or was replaced
+   (HF_CORRUPT): a new store may grant the key to others. Any other error changes nothing. Called
+   with the mutex, which is released during the request. */
 static void look_into_store(hf *h, hf_lock *l)
 {
     hf_row row;
@@ -37,7 +36,7 @@ static void look_into_store(hf *h, hf_lock *l)
     int64_t at = rc ? -1 : hf__find_grant(&row, l->token);
     int there = rc ? rc != HF_CORRUPT : at >= 0;
     pthread_mutex_lock(&h->mu);
-    /* Another client that knows the token may have given the grant a lease, which counts. */
+    /* Another client that has adopted the grant may have given it a lease, which then counts. */
     if (at >= 0) l->expires_us = row.party[at].expires_us;
     hf_row_clear(&row);
     l->ask_at_us = hf__local_us() + ASK_US;
@@ -61,13 +60,14 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
         if (l->expires_us && hf__lease_ends(l, now) <= now) hf__mark_lost(l, HF_BY_TIME);
         if (l->hold_until_us && now >= l->hold_until_us) hf__mark_lost(l, HF_BY_MAX_HOLD);
     }
-    /* A lock that is being released isn't touched: its memory may be another grant's by then. */
+    /* The loss of a lock that is being released isn't reported: when the callback runs, the memory
+       may be another grant's. */
     if (l->lost && l->on_lost && !l->loss_reported && !l->releasing) {
         hf__run_on_lost(l);
         return;
     }
-    /* Checked after the ends by time: the store isn't asked about a grant that is over by time, nor
-       blamed for its loss. */
+    /* After the ends by time: if the grant is over by time, that is the reason of the loss, and the
+       store isn't asked. */
     if (!l->lost && !l->releasing && hf__asks_store(l) && l->ask_at_us <= now)
         look_into_store(h, l);
 }
@@ -78,15 +78,14 @@ static void schedule_again(hf_lock *l, void *arg)
     if (l->watch.nth) hf__deadline_set(&l->h->watched, &l->watch, hf__watch_at(l, hf__local_us()));
 }
 
-/* Handles the locks that are due, the earliest first: a lease ends, a loss is to be reported, or
-   the store is to be asked. Returns the local time of the next one; INT64_MAX: there is none.
-   Called with the mutex, which may be released. */
+/* Handles the locks that are due, the earliest first. Returns the local time of the next one;
+   INT64_MAX: there is none. Called with the mutex, which may be released. */
 static int64_t tend_locks(hf *h)
 {
     uint64_t steps = hf__port_clock_jumps(&h->port);
     if (steps != h->clock_jumps)
-        hf__each_lock(h, schedule_again, NULL); /* the store's clock was set, so each end is at
-                                                another local time */
+        hf__each_lock(h, schedule_again, NULL); /* the store's clock was set: each end is at another
+                                                local time now */
     h->clock_jumps = steps;
     for (struct hf_deadline *d; (d = h->watched.first);) {
         hf_lock *l = HF_DEADLINE_OF(d, hf_lock, watch);
@@ -108,8 +107,8 @@ static int64_t tend_locks(hf *h)
 
 enum { DEATH_LOOKS = 11 };
 
-/* The notice of a death may come a little before the store itself knows. The store is asked again
-   after this time. */
+/* The death descriptor may become readable a little before `alive` says that the session is dead.
+   So the monitor asks again, at these times after the notice. */
 static const int64_t death_look_after_us[DEATH_LOOKS] = {
     0, 300, 1000, 3000, 10000, 30000, 100000, 300000, 1000000, 3000000, 10000000};
 
@@ -124,7 +123,7 @@ static void monitor_sleep(hf *h, struct pollfd *fds, int64_t until)
     pthread_mutex_lock(&h->mu);
     h->monitor_sleeps = 0;
     uint64_t n;
-    if (read(h->monitor_fd, &n, sizeof n) < 0) return; /* it was not woken */
+    if (read(h->monitor_fd, &n, sizeof n) < 0) return; /* empties it; fails if it was empty */
 }
 
 void *hf__expiry_monitor(void *arg)
@@ -137,7 +136,7 @@ void *hf__expiry_monitor(void *arg)
     pthread_mutex_lock(&h->mu);
     while (h->closing < HF_CLOSING_THREADS) {
         if (h->port.caps.local && liveness && !h->deaths_reported && h->at_store) {
-            /* From here on the store reports deaths. One look finds the peers that died before. */
+            /* From here on the store reports deaths. The check finds peers that died before. */
             int can = liveness->death_fd != NULL;
             fds[1].fd = can ? liveness->death_fd(h->port.st) : -1;
             h->deaths_reported = !can || fds[1].fd >= 0 ? 1 : -1;

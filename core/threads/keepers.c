@@ -1,9 +1,10 @@
 /*
  * keepers.c - the threads that keep the sessions of a handle alive (stores with hf_session_ops).
  *
- * Each of them keeps one session at a time, so that a request that hangs delays no other session.
- * The first is started with the first session, another one whenever all others are at work and
- * there is a session that no thread keeps. The handle's mutex protects all of it.
+ * Each keeper keeps one session at a time, so that a request that hangs delays no other session.
+ * The first keeper is started with the first session. Another one is started, up to HF_KEEPERS,
+ * when no keeper is idle and there are other sessions to keep. The handle's mutex protects all of
+ * it.
  */
 #include "os.h"
 #include "session.h"
@@ -49,7 +50,7 @@ static void *keeper(void *arg)
     return NULL;
 }
 
-/* Starts one more keeper, if there is room for it. */
+/* Starts one more keeper, if there are fewer than HF_KEEPERS. */
 static void start(struct hf_sessions *s)
 {
     struct hf_keepers *k = &s->keepers;

@@ -1,5 +1,5 @@
 /*
- * open.c - opening a store: a handle whose threads are those of this folder.
+ * open.c - hf_open, which gives the handle the threads of this folder as callbacks.
  */
 #include "above.h"
 #include "held_sessions.h"

@@ -1,11 +1,12 @@
 /*
  * renew_batch.c - many renewals by one call of the driver (replace_many). See threads.h.
  *
- * A renewal needs the row as it is stored. Mostly it is the one that this handle wrote last
- * (hf_lock.row), or that a notification has brought; else it is asked for by a replace that every
- * row refuses. One call makes one attempt for each grant: what was refused or isn't answered goes
- * back to the queues, with what is known of it by then. A write that wasn't answered is kept and
- * sent again as it is (cas_loop.h says why). Grants of one key are renewed by one write.
+ * A renewal needs the row as it is stored. Mostly that is the row that this handle wrote last
+ * (hf_lock.row), or that a notification has brought. Otherwise the batch reads it by a replace that
+ * is always refused (NO_REV), because the refusal brings the row. One call makes one attempt for
+ * each grant. A grant whose write was refused or not answered goes back to the queues, with the row
+ * that is known by then. A write that wasn't answered is kept and sent again as it is (cas_loop.h
+ * says why). Grants of one key are renewed by one write.
  */
 #include "belief.h"
 #include "cas_loop.h"
@@ -24,32 +25,33 @@
 
 #include <stdlib.h>
 
-enum { AT_ONCE_LEAST = 8 }; /* where nothing was answered */
-/* A renewal that is due within this part of its lease is made together with those that are due now.
- */
+enum { AT_ONCE_LEAST = 8 }; /* an unanswered request makes at_once no smaller than this */
+/* A renewal that is due within a twelfth of its lease is made together with those that are due
+   now. */
 enum { SOON_PART = 12 };
-/* A renewal that wasn't answered is asked for again with a quarter as many others: what always
-   hangs is alone soon, and what hung by chance is still made with others. */
+/* The repetition of an unanswered renewal shares its request with a quarter as many renewals. So a
+   renewal that always hangs is soon alone, and one that hung by chance is still made with others.
+ */
 enum { AGAIN_PART = 4 };
 
 /* No row has this rev: revs grow from the store's clock (microseconds), and stay below 2^53. */
 static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
 
-/* One key. */
+/* The renewal of the grants of one key, by one write. */
 struct renewal {
-    hf_lock *first; /* the grants that this write renews, linked by renewed_with */
-    uint64_t seen;
+    hf_lock *first;   /* the grants that this write renews, linked by renewed_with */
+    uint64_t seen;    /* the rev that the write replaces */
     hf_row row, next; /* the row as it is stored, so far as is known; the row to write */
-    int reads;        /* `row` isn't known: this request asks for it */
-    int again;        /* `next` has been sent before */
-    int mine;         /* it may have landed */
-    int sent;         /* in this call */
-    uint32_t among;   /* how many renewals the request had */
-    int late;         /* the request took all the time that it had */
-    int stuck;        /* the first one that wasn't answered: those behind it may only have waited
-                         for it */
+    int reads;        /* 1: `row` isn't known: this attempt only reads it */
+    int again;        /* 1: `next` has been sent before */
+    int mine;         /* 1: `next` may have landed */
+    int sent;         /* 1: in this call */
+    uint32_t among;   /* how many renewals the call had */
+    int late;         /* 1: the call took all the time that it had */
+    int stuck;        /* 1: the first one of the call that wasn't answered: those behind it may only
+                         have waited for it */
     int rc;
-    hf_error err; /* code 0: nothing was said */
+    hf_error err; /* why `rc` is negative; code 0: the driver didn't say */
 };
 
 struct hf_renew_batch {
@@ -65,8 +67,8 @@ static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; 
 
 /* ---- before: under the mutex ---- */
 
-/* Reserves the lock for this thread. A lease shorter than the one in force counts from now on,
-   because it may come into force although its reply is lost. */
+/* Seizes the lock. If the renewal gives it an earlier end than the present one, that end counts
+   from now on, because the renewal may land although its reply is lost. */
 static void seize(hf_lock *l, int64_t lo_us)
 {
     int64_t end_us = lo_us + lease_us(l);
@@ -77,15 +79,15 @@ static void seize(hf_lock *l, int64_t lo_us)
     l->renewed_with = NULL;
 }
 
-/* Returns 1 if the lock is due; with `soon`, also if it will be due so soon that it is renewed
-   together with others. */
+/* Returns 1 if the lock's renewal is due; with `soon`, also if it will be due within SOON_PART of
+   its lease. */
 static int is_due(const hf_lock *l, int64_t now_us, int soon)
 {
     int early = soon && !l->unanswered && !l->claims;
     return l->renew_at_us <= now_us + (early ? lease_us(l) / SOON_PART : 0);
 }
 
-/* Adds the other grants of the key that are due. */
+/* Adds the other grants of the key whose renewals are due, too. */
 static void add_others(struct renewal *r, const struct hf_moment *now, int soon)
 {
     hf_lock *last = r->first;
@@ -110,8 +112,8 @@ static void begin(struct renewal *r, hf_lock *l, int64_t lo_us)
     seize(l, lo_us);
 }
 
-/* Returns 1 if another thread renews a grant of the same key. At its end that thread puts this lock
-   back into the queue. */
+/* Returns 1 if another thread is renewing a grant of the same key. That thread puts this lock back
+   into the queue when it is done (end()). */
 static int waits_for_key(hf_lock *l)
 {
     struct hf_entry *e = l->e;
@@ -120,9 +122,10 @@ static int waits_for_key(hf_lock *l)
     return 1;
 }
 
-/* Takes the most urgent grant out of the queue. Once the request has one (`taken`), it also takes
-   grants that are due soon: fewer requests mean fewer that can hang. Returns NULL if the request
-   takes no more: none is due, the first is a release, or its repetition needs a smaller request. */
+/* Takes the most urgent grant out of the queue. If the call has `taken` some already, grants that
+   are due soon are taken, too: fewer calls mean fewer that can hang. Returns NULL if the call takes
+   no more: no grant is due, the first is a pending release, or the first needs a call with fewer
+   renewals (again_with). */
 static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int64_t now_us)
 {
     struct hf_renewals *r = &h->renewals;
@@ -130,15 +133,14 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
     if (!from->first && queue == HF_RENEWALS_DUE && taken) from = &r->waiting;
     if (!from->first) return NULL;
     hf_lock *l = HF_DEADLINE_OF(from->first, hf_lock, renewal);
-    if (l->pending_release) return NULL; /* that is a release */
-    /* its repetition has to share a request with fewer renewals */
+    if (l->pending_release) return NULL;
     if (l->unanswered && taken >= l->again_with) return NULL;
     if (from == &r->waiting && !is_due(l, now_us, 1)) return NULL;
     hf__renewal_drop(l);
     return l;
 }
 
-/* Returns how long the store may take for this renewal. The lock is reserved. */
+/* Returns how long the store may take for this renewal, in µs. The lock is seized. */
 static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const struct hf_moment *now,
                         int64_t trip_us)
 {
@@ -147,8 +149,8 @@ static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const str
     return hf__renewal_patience_us(nth, lease_us(l), left_us, trip_us);
 }
 
-/* Takes renewals for one call, which is made at *now. Returns how long the store may take for them.
- */
+/* Takes renewals for one call, which is made at *now. Returns how long the store may take for it,
+   in µs. */
 static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most,
                        const struct hf_moment *now)
 {
@@ -159,7 +161,7 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
         struct renewal *r = &b->one[b->n];
         if (!hf__renewable(l) || waits_for_key(l)) continue;
         if (!hf__perhaps_held_at(l, now)) {
-            hf__mark_expired(l); /* which tells its holder */
+            hf__mark_expired(l);
             continue;
         }
         l->e->renewing = 1;
@@ -173,7 +175,8 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
 
 /* ---- the writes: without the mutex ---- */
 
-/* Makes the row that is to be stored, by the step. Returns 0 if there is something to write. */
+/* Makes the row that is to be stored, by a step for each grant. Returns: 0; HF_LOST: no grant could
+   be renewed, so there is nothing to write; HF_NOMEM. */
 static int plan(struct renewal *r, struct hf_time now)
 {
     struct hf_event ev = {.kind = HF_EV_RENEW, .now = now};
@@ -204,7 +207,8 @@ static void put(struct hf_renew_batch *b, struct renewal *r, struct hf_time now)
         .key = &r->first->e->key, .seen = r->seen, .row = &r->next, .cur = &r->row, .err = &r->err};
 }
 
-/* Judges the result of a renewal. Returns 0 if it is stored; then `row` is the stored row. */
+/* Judges the result of a renewal. Returns 0 if it is stored, and then `row` is the stored row;
+   otherwise as hf__cas_judge. */
 static int judge(struct renewal *r, int rc)
 {
     if (r->reads) return rc ? rc : HF_UNKNOWN;
@@ -212,9 +216,9 @@ static int judge(struct renewal *r, int rc)
     return rc ? rc : hf_row_copy(&r->row, &r->next);
 }
 
-/* Sets how many renewals are sent at once: as many as the store answers in half of its time, but
-   between half and twice as many as the last time. If none is answered, the request may have hung,
-   or was too large: some stores answer all or none. */
+/* Sets at_once, the number of renewals in a call: as many as the store answers in half of the time
+   that it has, but no less than half of the last number and no more than twice that. If none was
+   answered, the call may have hung, or it was too large (some stores answer all or none). */
 static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t took_us,
                   int64_t patience_us)
 {
@@ -230,15 +234,16 @@ static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t
 
 /* ---- after: under the mutex ---- */
 
-/* Puts the lock back into the queue, to be renewed at at_us. */
+/* Lets the lock go, to be renewed at local at_us. */
 static void put_back(hf_lock *l, int64_t at_us)
 {
     if (!l->lost && !l->releasing) hf__renew_at(l, at_us);
     hf__let_go(l);
 }
 
-/* Another client has written the row, which is `row` now. A grant that is still in it is renewed
-   upon that row; one that isn't is lost. */
+/* Handles a conflict: another client has written the row, or the attempt only read it. `row` is the
+   present one. If the grant is still in it, the renewal is tried again upon it; otherwise the lock
+   is lost. */
 static void row_moved(const struct renewal *r, hf_lock *l)
 {
     l->expires_us = l->before_us;
@@ -250,8 +255,8 @@ static void row_moved(const struct renewal *r, hf_lock *l)
     put_back(l, hf__local_us());
 }
 
-/* The row is stored. A grant that was over by the clock was left out of it by the step: it is
-   lost. */
+/* Handles a renewal that is stored. If the step found the grant over by the clock, the row doesn't
+   have it any more: the lock is lost. */
 static void renewed(const struct renewal *r, hf_lock *l)
 {
     l->unanswered = 0;
@@ -262,8 +267,9 @@ static void renewed(const struct renewal *r, hf_lock *l)
     hf__let_go(l);
 }
 
-/* Plans the same write again after one that wasn't answered, by the lock that was asked for first.
-   The holder believes in the shorter of the two leases that may be in force. */
+/* Plans another attempt after one that wasn't answered. The first lock keeps the row, so that the
+   same write is sent again. Until then the holder believes until the earlier of the two ends that
+   may be in force. */
 static void unanswered(const struct renewal *r, hf_lock *l)
 {
     hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / AGAIN_PART);
@@ -275,7 +281,7 @@ static void unanswered(const struct renewal *r, hf_lock *l)
     put_back(l, hf__local_us());
 }
 
-/* Puts back a renewal that wasn't sent, because earlier ones of the same call took too long. */
+/* Puts back a renewal that wasn't sent, because others of the same call took all its time. */
 static void not_sent(const struct renewal *r, hf_lock *l)
 {
     l->expires_us = l->before_us;
@@ -321,8 +327,7 @@ static void end(struct renewal *r)
 
 int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
 {
-    /* One reading of the clocks for all of them. */
-    struct hf_moment now = hf__moment(h);
+    struct hf_moment now = hf__moment(h); /* one reading of the clocks for all locks */
     int64_t patience_us = collect(h, b, queue, most, &now), sent_us = now.local_us;
     if (!b->n) return 0;
     pthread_mutex_unlock(&h->mu);

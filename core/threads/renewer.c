@@ -1,7 +1,7 @@
 /*
- * renewer.c - the thread that renews what is due, ends sessions, and cancels requests late; and the
- * workers that it starts, where the store may block. The queues are in renewal_queue.h;
- * renew_batch.c makes many renewals by one request.
+ * renewer.c - the renewer (see threads.h), and the workers that it starts if the store may block. A
+ * worker takes locks from the queues of renewal_queue.h, and renews them by renew_batch.c (many by
+ * one call of the driver) or by renew.c (one by one).
  */
 #include "belief.h"
 #include "deadline_list.h"
@@ -17,8 +17,11 @@
 #include "threads.h"
 #include "withdraw.h"
 
-/* One more worker is started for a renewal that is late by this part of its lease. */
+/* One more worker is started for a renewal that is late by a 24th of its lease. If it can't be
+   started, the next try is made after NO_THREAD_US. */
 enum { LATE_PART = 24, NO_THREAD_US = 1000000 };
+/* connect_again waits for a new connection for CONNECT_TRIPS round trips, CONNECT_US at least, and
+   pauses after a failure. */
 enum { CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
 
 /* ---- the queues ---- */
@@ -29,8 +32,8 @@ static enum hf_renewal_queue queue_of(const hf_lock *l)
     return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
 }
 
-/* Returns the local time at which the lock ends. A pending release counts as urgent, because
-   waiters of its key wait for it. */
+/* Returns the local time at which the lock's grant ends, by which due renewals are ordered. A
+   pending release comes before most, because waiters may wait for it. */
 static int64_t ends(const hf_lock *l, int64_t now_us)
 {
     int64_t end = INT64_MAX;
@@ -39,7 +42,7 @@ static int64_t ends(const hf_lock *l, int64_t now_us)
     return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
 }
 
-/* Moves locks that are due into the queues of the workers. */
+/* Moves locks whose renewal is due from `waiting` into the queues `due`. */
 static void make_due(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
@@ -48,7 +51,7 @@ static void make_due(hf *h)
         hf_lock *l = HF_DEADLINE_OF(r->waiting.first, hf_lock, renewal);
         enum hf_renewal_queue queue = queue_of(l);
         hf__renewal_drop(l);
-        if (!hf__renewable(l)) continue; /* the thread that works on it puts it back */
+        if (!hf__renewable(l)) continue; /* the thread that has seized it puts it back */
         l->renewal_due = (uint8_t)(queue + 1);
         hf__deadline_set(&r->due[queue], &l->renewal, ends(l, now));
     }
@@ -70,8 +73,8 @@ static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
     return NULL;
 }
 
-/* Renews one lock. If the renewal is refused, the lock is lost. A grant that is over isn't renewed,
-   but reported as lost. Called with the mutex, which is released during the request. */
+/* Renews one lock, or repeats its pending release. If the grant is over, or the store has it no
+   more, the lock is marked as lost. Called with the mutex, which is released during the request. */
 static void renew_one(hf_lock *l)
 {
     if (l->pending_release) {
@@ -91,11 +94,9 @@ static void renew_one(hf_lock *l)
     hf__let_go(l);
 }
 
-/* Renews what is due in a queue: with others in one request, where the driver has `replace_many`
-   (`batch`, renew_batch.c), otherwise alone (renew.c). Called with the mutex, which is released
-   during requests.
-   Returns: 0: nothing was due; 1: one lock was renewed or released, or was over; or what
-   hf__renew_batch returns. */
+/* Handles the locks that are due in a queue: many by one call of the driver if there is a `batch`,
+   otherwise the first one. Called with the mutex, which is released during requests.
+   Returns: 0: nothing was due; 1: one lock was handled; or what hf__renew_batch returns. */
 static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue)
 {
     struct hf_deadlines *due = &h->renewals.due[queue];
@@ -113,8 +114,8 @@ static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue qu
 
 /* ---- the workers ---- */
 
-/* The queues in which a worker looks, in turn. The first worker leaves doubtful and late renewals,
-   which may hang, to the others. */
+/* From which queues each worker takes, in this order. The first worker leaves doubtful and late
+   renewals, which may hang, to the others. */
 static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] = {
     {HF_RENEWALS_DUE, HF_RENEWALS_DUE, HF_RENEWALS_DUE},
     {HF_RENEWALS_DUE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_LATE},
@@ -134,9 +135,9 @@ static void set_cut(hf *h, struct hf_renewal_worker *w, int cut)
     w->cut = cut;
 }
 
-/* Makes a new connection for this worker, without renewals that would wait for it, if other workers
-   have connections: a new connection may take as long as a request that hangs. Returns 1 if it has
-   tried. Called with the mutex, which is released meanwhile. */
+/* Makes a new connection for a worker whose last request hung, before it takes any renewal: making
+   a connection may hang, too. Not if all workers are in that state: then each goes on with
+   renewals. Returns 1 if it has tried. Called with the mutex, which is released meanwhile. */
 static int connect_again(hf *h, struct hf_renewal_worker *w)
 {
     struct hf_renewals *r = &h->renewals;
@@ -157,7 +158,7 @@ static int work(hf *h, struct hf_renewal_worker *w)
 {
     const struct hf_renewals *r = &h->renewals;
     uint32_t nth = (uint32_t)(w - r->worker);
-    /* This is the only worker, and no other will be started. */
+    /* The only worker takes from all queues, if no other is going to be started. */
     int alone = r->workers == 1 && (most_workers(h) == 1 || r->try_at_us);
     for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
         int did = work_at(h, w->batch, order[alone ? 1 : nth][i]);
@@ -197,7 +198,8 @@ static void start_worker(hf *h)
     struct hf_renewals *r = &h->renewals;
     struct hf_renewal_worker *w = &r->worker[r->workers];
     int runs = 0;
-    /* Where sessions are kept, a renewal only looks at the grant: one worker is enough. */
+    /* With sessions a renewal is mostly a read, which checks that the row has the grant: no batch.
+     */
     int many = h->port.drv->replace_many && !h->port.caps.sessions;
     w->batch = many ? hf__renew_batch_new() : NULL;
     int rc = hf__start_thread(h, &runs, &w->thread, worker, NULL);
@@ -207,8 +209,8 @@ static void start_worker(hf *h)
     r->workers += !rc;
 }
 
-/* Returns the time at which one more worker is needed for the first lock of this queue; INT64_MAX:
-   none is needed. */
+/* Returns the local time from which one more worker is needed for the first lock of this queue; 0:
+   at once; INT64_MAX: none is needed. */
 static int64_t needs_worker(const hf *h, enum hf_renewal_queue queue)
 {
     const struct hf_deadline *first = h->renewals.due[queue].first;
@@ -218,8 +220,9 @@ static int64_t needs_worker(const hf *h, enum hf_renewal_queue queue)
     return l->renew_at_us + lease_us(l) / LATE_PART;
 }
 
-/* The renewer's part: sees to it that locks which are due are renewed. Called with the mutex.
-   Returns when to look again; 0 if the mutex was released meanwhile. */
+/* Makes due locks be renewed: wakes idle workers, starts one more if none is idle, and renews by
+   this thread if there is no worker. Called with the mutex. Returns the local time of the next
+   call; 0 if the mutex was released. */
 static int64_t renewals_tend(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
@@ -241,7 +244,7 @@ static int64_t renewals_tend(hf *h)
             if (at <= now) start_worker(h);
             next = hf__min64(next, at <= now ? now : at);
         }
-        if (!r->workers && work_at(h, NULL, queue)) return 0; /* no other thread would */
+        if (!r->workers && work_at(h, NULL, queue)) return 0;
     }
     return hf__min64(next, hf__deadlines_next(&r->waiting));
 }
@@ -257,7 +260,7 @@ void *hf__renewer(void *arg)
         if (h->closing < HF_CLOSING_THREADS)
             until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
         if (h->closing == HF_CLOSING_THREADS) break;
-        /* The next round is at once: a session was given up while this thread was awake. */
+        /* More sessions are to be ended: the next round follows at once. */
         if (h->sessions.ending) until_us = 0;
         h->renewer_until_us = hf__min64(renewals_tend(h), until_us);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);

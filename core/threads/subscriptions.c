@@ -1,13 +1,13 @@
 /*
- * subscriptions.c - tells the driver of which keys a handle is to be notified, and the waits of the
- * events that came.
+ * subscriptions.c - subscribes to the keys of waits, and makes waits look when an event comes for
+ * their key.
  *
- * A key is subscribed to for one of its waits, mostly the only one that is at the store: when that
- * wait has looked, again when it is queued, and until it ends. An event leads to the waits of its
- * key by the table of keys. So what happens to one key costs no walk over the others.
+ * A key is subscribed to for one of its waits (mostly the only one that is at the store): after
+ * that wait's first look, again when it has entered the queue, and until it ends. An event names
+ * its key by hash, and the handle's hash table leads to the waits: no walk over other keys.
  *
- * A local store has no subscriptions: the waits of the dispatcher share a wakeup, whose events name
- * keys, too.
+ * A local store has no subscriptions. There all waits that the dispatcher drives share one wakeup,
+ * and its events name keys, too.
  */
 #include "threads.h"
 
@@ -32,9 +32,9 @@ static void notify_key(struct hf_entry *e)
     }
 }
 
-/* Lets all waits look soon, after an event about every key. They take turns with waits that look
-   for the first time or whose limit has passed, because events that come faster than all can look
-   would starve these. */
+/* Makes all waits look soon, after an event about every key. They stand behind the waits that are
+   due already (a first look, a limit that has passed): if such events came faster than all waits
+   can look, those would never have their turn. */
 static void notify_all(hf *h)
 {
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
@@ -60,7 +60,7 @@ static int next_event(hf *h, hf_key_event *ret)
                  : h->port.caps.notify->next_event(h->port.st, ret);
 }
 
-/* ---- a store that notifies of nothing ---- */
+/* ---- a store that sends no notifications, at present or at all ---- */
 
 /* Makes the waits that relied on notifications poll from here on. */
 static void disconnected(hf *h)
@@ -75,7 +75,8 @@ static void disconnected(hf *h)
     }
 }
 
-/* Notifications that came meanwhile are lost: all waits look. */
+/* Makes the subscribers rely on notifications again. All of them look, because notifications were
+   lost meanwhile. */
 static void connected(hf *h)
 {
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
@@ -87,7 +88,7 @@ static void connected(hf *h)
 
 /* ---- subscriptions ---- */
 
-/* Makes a wait poll that isn't the subscriber of its key any more. */
+/* Makes a wait poll from here on, because it isn't the subscriber of its key any more. */
 static void unsubscribed(struct hf_wait *w)
 {
     w->subscribed = 0;
@@ -95,9 +96,9 @@ static void unsubscribed(struct hf_wait *w)
     if (!w->looking) hf__schedule(w);
 }
 
-/* Tells the driver how the key is to be subscribed to. Returns 1: notifications between the wait's
-   last look and the next flush are lost, because the key wasn't subscribed to in the same way
-   before. 0: none are lost, or there is no subscription. */
+/* Subscribes to the key as its waits need it, or ends the subscription.
+   Returns: 1: the subscription is new or another one, so notifications between the wait's last look
+   and the next flush are lost; 0: none are lost, or there is no subscription. */
 static int change(hf *h, struct hf_entry *e)
 {
     const hf_notify_ops *ops = h->port.caps.notify;
@@ -111,7 +112,8 @@ static int change(hf *h, struct hf_entry *e)
         return 0;
     }
     uint8_t in_line = w->state == HF_WAIT_QUEUED;
-    /* A request whose id the caller chose may be notified on another channel. */
+    /* Some drivers notify a queued request on a channel of its own, by its id. Two requests with a
+       request_id may have different ids, so these are never the same subscription. */
     int before = e->subscribed;
     int same = before && e->key.in_line == in_line && !w->named && !e->subscribed_named;
     e->subscribed_named = w->named;
@@ -119,7 +121,7 @@ static int change(hf *h, struct hf_entry *e)
     e->key.who = w->party.id;
     e->subscribed = !ops->subscribe(h->port.st, &e->key);
     w->subscribed = (uint8_t)(e->subscribed && !h->disconnected);
-    /* An event on its former channel may be out of date, so the wait looks at the row. */
+    /* What came by the former subscription may be out of date, so the wait looks at the row. */
     if (before && !same) hf__look_by(w, 0);
     if (!e->subscribed && !w->looking) {
         hf__look_by(w, hf__local_us() + HF_POLL_MS * 1000);
@@ -131,8 +133,7 @@ static int change(hf *h, struct hf_entry *e)
 static int flush(hf *h, hf_event_count *ret)
 {
     struct hf_entry *changed = NULL;
-    /* no wait has needed a subscription yet */
-    if (!h->changed_keys && !h->subscribes) return HF_UNAVAILABLE;
+    if (!h->changed_keys && !h->subscribes) return HF_UNAVAILABLE; /* none was ever needed */
     for (struct hf_entry *e; (e = h->changed_keys);) {
         h->changed_keys = e->changed_next;
         e->changed = 0;

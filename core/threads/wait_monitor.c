@@ -1,6 +1,6 @@
 /*
- * wait_monitor.c - what the expiry monitor checks for waits in a store with wakeups: the end of
- * a holder's lease, a claim that runs out, the death of a session that the key depends on.
+ * wait_monitor.c - what the expiry monitor does for waits on local stores: it acts when a holder's
+ * lease ends, a claim timeout ends, or a session dies on which a wait depends.
  */
 #include "threads.h"
 
@@ -19,8 +19,8 @@ enum { BLIND_HEAD_US = 10000, CHECKS_AT_ONCE = 64 };
 enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
 /* Returns 1 if the session is alive. The store is asked once a round, however many waits depend on
-   the session (more than HF_ROUND_CAP sessions are asked for more often). If the store can't tell,
-   the session counts as alive, and *ret_unsure is set: the wait looks again soon. */
+   the session (more often if there are more than HF_ROUND_CAP sessions). If the store can't tell,
+   the session counts as alive, and *ret_unsure is set: then the wait is checked again soon. */
 static int lives(hf *h, uint64_t session, int *ret_unsure)
 {
     if (!session || session == h->port.session) return 1;
@@ -36,9 +36,9 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
     return r->alive[at] != 0;
 }
 
-/* Returns 1 if the waiter at `at` has to act on the row: a holder's time is over; the party ahead
-   has died; or, for the first waiter, a holder has died or there is none. *next: when to look
-   again. */
+/* Returns 1 if the row has to be stepped for the waiter at index `at`: a holder's lease is over; no
+   party holds; the waiter just ahead has died; or, for the first waiter, a holder has died. *next:
+   the local time of the next check. */
 static int must_act(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
 {
     hf *h = w->h;
@@ -64,9 +64,9 @@ static int must_act(const struct hf_wait *w, const hf_row *row, int64_t at, int6
     return act || !row->n_holders;
 }
 
-/* Looks at the row for this wait, and steps the row if must_act says so. Wakes the wait if it has
+/* Reads the row for this wait, and steps it if must_act says so. Wakes the wait if its request has
    left the queue, or if the store is gone. Called under the mutex, which is released meanwhile; the
-   wait is pinned, which keeps it in the list. */
+   wait is pinned then. */
 static void check_wait(hf *h, struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};
@@ -87,11 +87,12 @@ static void check_wait(hf *h, struct hf_wait *w)
         if (!rc && at >= (int64_t)row.n_holders) must_act(w, &row, at, &next);
     }
     if (rc) next = hf__local_us() + HF_POLL_MS * 1000;
-    /* A store that is gone for good ends the wait, too. */
+    /* An error other than "no answer" ends the wait, which has to look for that. */
     int gone = rc && rc != HF_UNAVAILABLE && rc != HF_UNKNOWN;
     stands = !rc && at >= (int64_t)row.n_holders;
-    /* It has been granted, perhaps by a client that died before it could wake it. Or it was, and
-       lost the grant while it slept (broken, or the claim timeout ended): it has to ask anew. */
+    /* The request isn't in the queue. It was granted, perhaps by a client that died before it could
+       wake the waiter. Or it was granted and has lost the grant since (broken, or its claim timeout
+       ended), and has to ask anew. */
     wake = gone || (!rc && !stands);
     pthread_mutex_lock(&h->mu);
     if (stands) hf__note_peers(w, &row, (uint32_t)at);
@@ -121,9 +122,9 @@ int64_t hf__tend_waits(hf *h)
             continue;
         }
         hf__deadline_drop(&h->checks, &w->check);
-        w->check_missed = 1; /* once it is queued, it is looked at again */
+        w->check_missed = 1; /* made up for when the wait is queued (hf__plan_next_look) */
     }
-    return 0; /* at once, behind the locks */
+    return 0; /* more are due: the monitor handles locks first, then calls again */
 }
 
 void hf__check_all_waits(hf *h)
@@ -131,8 +132,8 @@ void hf__check_all_waits(hf *h)
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) hf__check_at(w, 0);
 }
 
-/* Returns 1 if all waits, when they are many, may be looked at now: at most a twentieth of a
-   processor's time goes into that, and some time passes after each death. */
+/* Returns 1 if all waits may be checked after a death: always if they are few. If they are many, at
+   most once in a second; that may take a twentieth of a CPU's time with 50,000 waits and more. */
 static int may_sweep(hf *h)
 {
     int64_t now_us = hf__local_us(), pause_us = h->n_at_store * INT64_C(20);
@@ -144,11 +145,10 @@ static int may_sweep(hf *h)
 }
 
 /*
- * A session may have died. Few waits: all of them are checked. Many: those that depend on a dead
- * session are checked at once, and all of them only now and then (may_sweep), because the dead
- * process may have been about to grant a key that it neither held nor waited for. Where the store
- * can't tell whether a session lives, the waits that depend on it are checked, too: they report
- * that the store is gone.
+ * If the waits are few, makes all of them due. If they are many, makes those due that depend on a
+ * dead session; all of them only now and then (may_sweep), because the dead process may have been
+ * about to grant a key that it neither held nor waited for. If the store can't tell whether a
+ * session lives, the waits that depend on it are due, too: they find out that the store is gone.
  */
 void hf__check_after_death(hf *h)
 {
@@ -169,6 +169,8 @@ void hf__check_after_death(hf *h)
 
 /* ---- claims ---- */
 
+/* Grants the key to the next waiter, if the claim timeout of a handover has ended. Called with the
+   mutex, which is released meanwhile. Gives up the deadline's reference to the entry. */
 static void end_claim(hf *h, struct hf_entry *e)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};
