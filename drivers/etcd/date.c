@@ -1,9 +1,10 @@
 /*
  * date.c - see date.h.
  *
- * A date is of whole seconds, so that one of them says when the second began to a second only, and
- * two processes might disagree by so much. Each further one may say more: what all of them allow is
- * kept, as the core does with clocks (core/state/clock.h), and the first few are asked for soon.
+ * An HTTP date has whole seconds. So one date bounds the difference of the server's clock and the
+ * local one only to within a second, and two processes might disagree by that much. Each further
+ * date may narrow the bounds: those that agree with all dates are kept, as the core does with
+ * clocks (core/state/clock.h). The first few dates are asked for soon after each other.
  */
 #include "date.h"
 
@@ -15,10 +16,10 @@
 enum {
     SECOND = 1000000,
     EVERY_US = 60 * SECOND,
-    SOON_US = 310000, /* so that each request meets another part of the second */
+    SOON_US = 310000, /* not a fraction of a second, so each request meets another part of one */
     CLOSE_US = 200000,
     CLOSE_TIMES = 8,
-    STEP_US = 10 * SECOND, /* a difference larger than this isn't a late reply: the clock was set */
+    STEP_US = 10 * SECOND, /* a date this much earlier means that the server's clock was set back */
     DRIFT_PPM = 500,
     LATELY_US = SECOND / 2
 };
@@ -50,7 +51,8 @@ void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t receive
     if (!date->known || lo >= date->hi_us + far_us || hi <= date->lo_us - far_us) {
         date->lo_us = lo;
         date->hi_us = hi;
-        /* If members disagree, asking for the date more often would go on without end. */
+        /* Dates that don't agree mean that a clock was set, or that members' clocks differ. In the
+           second case asking soon again would go on for ever, so that is done once in EVERY_US. */
         if (!date->known || received_us - date->set_us >= EVERY_US) date->close = 0;
         date->set_us = received_us;
     } else {
@@ -68,7 +70,7 @@ void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t receive
     date->mute_until_us = 0;
     int close = date->hi_us - date->lo_us <= CLOSE_US;
     int soon = !close && date->close++ < CLOSE_TIMES;
-    if (close) date->close = 0; /* the rates of the two clocks move the bounds apart again */
+    if (close) date->close = 0; /* drift moves the bounds apart again, and then it's asked again */
     date->due_us = received_us + (soon ? SOON_US : EVERY_US);
     pthread_mutex_unlock(&date->mu);
 }
@@ -87,8 +89,8 @@ int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision)
     if (date->known) {
         int64_t now = hf__local_us();
         us = now + date->lo_us - drift(date, now);
-        /* The revision counts 16 for each write, because a write that makes several grants raises
-           revs by as many. */
+        /* The part below a second is made from the cluster's revision, which each write raises by
+           one. Times 16, because a write that makes several grants raises a rev by as many. */
         us = us - us % SECOND + revision * 16 % SECOND;
         if (us < date->told_us && us > date->told_us - STEP_US) us = date->told_us;
         date->told_us = us;
@@ -116,8 +118,8 @@ static int ask_one(void *arg, int fd, const char *endpoint, int64_t until_us, ch
     return rc;
 }
 
-/* Asks one of the endpoints for its date. If a date is `known` already, it waits a second at most,
-   and the endpoint in use stays the same. */
+/* Asks one of the endpoints for its date, and notes it. If a date is `known` already, waits for a
+   second at most, and leaves http->at as it is. */
 static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
 {
     int64_t wait_us = known ? SECOND : http->io_timeout_ms * 1000;
@@ -161,7 +163,7 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
 /* ---- where nothing else is left ---- */
 
 /* Returns 1 if both bounds of the server's time are in the same second. *ret_us: the second of the
-   later one. */
+   upper bound. *ret_mute: 1 if no server gave a date lately. */
 static int is_certain(struct hf__et_date *date, int64_t *ret_us, int *ret_mute)
 {
     pthread_mutex_lock(&date->mu);
@@ -183,7 +185,7 @@ int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock
     if (is_certain(date, &us, &mute)) return us + within_us;
     pthread_mutex_lock(&date->asking);
     if (!is_certain(date, &us, &mute) && !mute) {
-        /* The date of this moment is no earlier than any that another client was given before. */
+        /* The server's date of this moment isn't earlier than one that it gave another client. */
         if (ask(http, 1, why))
             not_told(date);
         else

@@ -1,6 +1,6 @@
 /*
- * date.h - the server's date, which gRPC's answers don't contain. It is asked for by requests of
- * its own, and extrapolated by the local clock in between.
+ * date.h - the server's date, which gRPC's answers don't contain. Separate HTTP requests ask for it
+ * now and then; in between it is computed with the local clock.
  */
 #ifndef HF_ETCD_DATE_H
 #define HF_ETCD_DATE_H
@@ -13,14 +13,14 @@ struct hf__et_http;
 
 struct hf__et_date {
     pthread_mutex_t asking, mu; /* asking: held by the thread that asks; mu: protects the rest */
-    int known, close;           /* close: how often it was asked for to narrow the bounds */
+    int known, close;           /* known: 1 once a date is known. close: how many requests in a row
+                                   were made soon, to narrow the bounds */
     int64_t lo_us, hi_us;       /* how far the server's clock is ahead of the local one: at least
                                    lo_us, less than hi_us */
-    int64_t asked_us, due_us;   /* local: when it was last asked for; when it is to be asked for
-                                   again */
-    int64_t told_us, set_us;    /* the last date that was returned; local: when the server's clock
-                                   was found to be set */
-    int64_t mute_until_us;      /* local: no server gave a date, so none is asked until then */
+    int64_t asked_us, due_us;   /* local time: of the last date; when to ask for the next one */
+    int64_t told_us, set_us;    /* the last value that hf__et_date_at returned; local time: when a
+                                   date last disagreed with the bounds */
+    int64_t mute_until_us;      /* local time: no server gave a date, so none is asked until then */
 };
 
 void hf__et_date_open(struct hf__et_date *date);
@@ -30,18 +30,18 @@ void hf__et_date_close(struct hf__et_date *date);
    no server gives one. */
 int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err);
 
-/* Returns the date. Within a second the cluster's revision takes the place of the clock. The date
-   goes back only if the server's clock was set, and is never ahead of the server's clock. */
+/* Returns the date in microseconds. Its part below a second comes from the cluster's revision. It
+   goes back only if the server's clock was set back. Its second is never ahead of the server's. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
 
-/* Returns the clock for a reply that said clock_us, with a row of that rev (0: no row). The clock
-   is never behind the date that the server would have sent with that reply. A row that was written
-   lately proves that, because its rev is ahead of the dates that were used before. An old row, or a
-   missing one, proves nothing: it may be restored from a snapshot, and another client may have used
-   a later date. Then this asks the server for its date. */
+/* Returns the store's clock for a reply whose date was computed as clock_us, and which has a row of
+   that rev (0: no row). The clock is never behind the server's date at that moment, so that revs
+   don't repeat. If the row was written lately, its rev already exceeds the dates that other clients
+   have used. An old row, or none, proves nothing: the store may have been restored from a snapshot.
+   Then this asks the server for its date. */
 int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock_us);
 
-/* Makes the next request ask for the date again, unless it was asked for just now. */
+/* Makes the next request ask for the date again, unless the last date is less than 1 s old. */
 void hf__et_date_doubt(struct hf__et_date *date);
 
 /* Notes the server's date, in whole seconds: `date_us` at some local time between sent_us and

@@ -1,5 +1,5 @@
 /*
- * dial.c - see dial.h. A thread is inside of kit/fork_gate.h while it is in OpenSSL.
+ * dial.c - see dial.h. A thread is inside the fork gate (kit/fork_gate.h) while it is in OpenSSL.
  */
 #include "dial.h"
 
@@ -22,12 +22,12 @@
 
 enum { KEEP_IDLE_S = 15, KEEP_INTERVAL_S = 5 };
 
-/* A connection. Each one reads the certificates anew, because they may be renewed while a handle is
-   open. */
+/* A connection. Each connection reads the certificates again, because they may be renewed while a
+   handle is open. */
 struct hf__et_conn {
     int fd;
     uint64_t left;
-    SSL_CTX *ctx; /* without TLS all of these are NULL */
+    SSL_CTX *ctx; /* NULL without TLS, like `io` and `ssl` */
     BIO_METHOD *io;
     SSL *ssl;
 };
@@ -102,7 +102,7 @@ int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us
 
 /* ---- TLS ---- */
 
-/* Writes without SIGPIPE, which OpenSSL's own socket functions may cause. */
+/* Writes for OpenSSL, but never raises SIGPIPE, which OpenSSL's own socket functions may do. */
 static int io_write(BIO *io, const char *from, int len)
 {
     long n = bare_write(BIO_get_data(io), from, (size_t)len);
@@ -156,7 +156,7 @@ int hf__et_check_files(const struct hf__et_http *http, char why[HF_ET_WHY])
     return rc;
 }
 
-/* Sets up TLS. Returns 0, HF_NOMEM, HF_DENIED, or as hf__et_check_files. */
+/* Sets up TLS. Returns 0, HF_NOMEM, HF_DENIED, or what hf__et_check_files returns. */
 static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char why[HF_ET_WHY])
 {
     snprintf(why, HF_ET_WHY, "out of memory");
@@ -187,7 +187,7 @@ static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char
     return 0;
 }
 
-/* Sets the name or address that the server's certificate must have. 0: out of memory. */
+/* Sets the name or address that the server's certificate must have. Returns 1; 0: out of memory. */
 static int set_host(SSL *ssl, const char *endpoint)
 {
     char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP];

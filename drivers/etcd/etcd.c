@@ -71,7 +71,8 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 
 /* ---- doctor ---- */
 
-/* Reports what this user may not read. That is no failure: locks need no administrator's rights. */
+/* Reports that this user may not read some setting of the server. It isn't reported as a failure,
+   because locks need no administrator's rights. */
 static int not_told(void (*say)(void *arg, int ok, const char *text), void *arg, const char *what)
 {
     char text[100];
@@ -126,8 +127,8 @@ static int inspect_alarms(hf_store *st, void (*say)(void *arg, int ok, const cha
     return 0;
 }
 
-/* Releases that may lose or alter a write that they have confirmed, if a member crashes: etcd's
-   pull request 13908 (3.5.3) and issue 14370 (3.5.5). */
+/* Returns 1 if this release of etcd may lose or alter a confirmed write when a member crashes:
+   etcd's pull request 13908 (mended in 3.5.3) and issue 14370 (mended in 3.5.5). */
 static int loses_answers(const char *version)
 {
     unsigned major, minor, patch;
@@ -191,7 +192,7 @@ static const hf_session_ops sessions = {.make = hf__et_session_make,
         .inspect = et_inspect,                 \
     }
 
-/* Where drivers are built in, both schemes are in one program. */
+/* A module has one scheme. If drivers are built into the library, it has both. */
 #if defined HF_DRIVERS_BUILT_IN || !defined HF_ETCD_TLS
 ENTRY(etcd, "");
 #endif

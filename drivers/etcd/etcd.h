@@ -1,24 +1,27 @@
 /*
  * etcd.h - what the files of the etcd driver share. See doc/stores/etcd.md.
  *
- * A key K of ours is these keys of etcd's, all of them beginning with the store's prefix:
+ * A lock's key K is stored as these keys of etcd's, each behind the store's prefix:
  *
  *     K               the row (row.c)
- *     K \t rev        its rev, as text: what a write compares
- *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
- *                     that number
- *     K \t SESSION .  rarely: by which other lease that key was put back (leases.c)
- * \t SESSION \t K an inbox, bound to the same lease: the notification for the waiter with that
- * session (txn.c, words.c)
+ *     K \t rev        the row's rev, as text: a write compares it
+ *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease
+ *                     whose number the session is
+ *     K \t SESSION .  rarely: the other lease under which that key was put back (leases.c)
+ *     \t SESSION \t K an inbox, bound to the same lease: the notification for the waiter with that
+ *                     session (txn.c, words.c)
  *
- * Control characters don't occur in our keys, so that [K, K\n) is K's alone: one range reads the
- * row and which of its sessions live, and one watch is notified of its changes, or of its deaths
- * alone. One more watch covers all inboxes of a handle, since the numbers of its sessions begin
- * with the same digits. A write puts row, rev and the writer's own sessions in one transaction,
- * which etcd refuses if the lease of one of these is gone: then it is made without the keys of
- * those that stood in the row with such a session already (replace.c), and no grant, nor place in
- * line, is ever made with one. So a session that the row names, and that isn't there, has ended;
- * whether a holder may still believe in it is told by the terms (leases.c).
+ * Keys of locks have no control characters, so all keys in [K, K\n) belong to K. One range request
+ * reads the row and shows which of its sessions live. One watch brings its changes, or only the
+ * ends of its sessions. One more watch covers all inboxes of a handle, because the numbers of the
+ * handle's sessions begin with the same digits.
+ *
+ * A write puts the row, the rev and the keys of the writer's own sessions in one transaction. etcd
+ * refuses it if the lease of one of these sessions is gone. Then the write is made again without
+ * the keys of such sessions, provided that they give no party in the row anything new (replace.c):
+ * no grant, and no place in the queue, is ever made with a session that has ended. So if the row
+ * names a session whose key is missing, that session has ended. Whether its holder may still
+ * believe is found by the raft terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
@@ -26,7 +29,7 @@
 #include "http.h"
 #include "proto.h"
 
-/* etcd takes 128 operations in a transaction. */
+/* HF_ET_OPS_CAP: etcd takes 128 operations in a transaction. */
 enum {
     HF_ET_KEY_CAP = HF_KEY_CAP + 1100,
     HF_ET_WORD_CAP = 128,
@@ -37,9 +40,9 @@ enum {
 struct hf__et_watcher; /* watch.c */
 struct hf__et_words;   /* words.c */
 
-/* Which keys of a session this handle has put beside one row; session 0: none. Besides the
-   session's key there may be its inbox: MAYBE if a write in flight, or one without a reply, puts or
-   deletes the inbox. */
+/* A note that this handle has put the key of a session beside the row of a key; session 0: an empty
+   entry. `inbox`: whether it has put the session's inbox, too; MAYBE if a write that is under way,
+   or had no reply, puts or deletes it. */
 enum hf__et_inbox_state { HF_ET_NO_INBOX, HF_ET_PUT, HF_ET_MAYBE };
 struct hf__et_mark {
     uint64_t hash, session;
@@ -47,10 +50,11 @@ struct hf__et_mark {
 };
 struct hf__et_marks {
     struct hf__et_mark *at;
-    size_t places, n; /* its capacity, a power of two or 0; how many are used */
+    size_t places, n; /* the capacity, a power of two or 0; how many entries are used */
 };
 
-/* A session that was made here, and until when (local) it may live if nobody keeps it. */
+/* A session that this handle has made, and the local time until which it may live unless it is
+   kept. */
 struct hf__et_own {
     uint64_t session;
     int64_t until_us;
@@ -63,7 +67,7 @@ struct hf_store {
     struct hf__et_watcher *watcher;
     struct hf__et_words *words;
     pthread_mutex_t mu;
-    struct hf__et_own *own; /* not ended, the newest last */
+    struct hf__et_own *own; /* sessions that haven't ended, the newest last */
     size_t n_own, own_cap;
     struct hf__et_marks marks;
     uint32_t address, count; /* the digits with which the numbers of this handle's sessions begin:
@@ -71,18 +75,18 @@ struct hf_store {
 };
 
 /* keys.c */
-/* prefix + text + tail, and the key of an inbox, in the request's memory. */
+/* Return the key PREFIX text tail, and the key of an inbox; in the request's memory. */
 ProtobufCBinaryData hf__et_key(const hf_store *st, struct hf__et_mem *mem, const char *text,
                                const char *tail);
 ProtobufCBinaryData hf__et_inbox(const hf_store *st, struct hf__et_mem *mem, const char *text,
                                  uint64_t session);
-/* Asks for the row of that key, and for what stands beside it. */
+/* Fills in a request for the row of that key and all keys beside it. */
 void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *text,
                      HfEt__RangeRequest *ret);
 
 /* leases.c */
-/* The bounds of the range of this handle's inboxes, behind the store's prefix: a tabulator and
-   digits. `behind`: the first name after that range. */
+/* Writes how the names of this handle's inboxes begin, behind the store's prefix: a tabulator and
+   digits. With `behind`: the first name after all of them. */
 enum { HF_ET_ADDRESS_CAP = 8 };
 void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind);
 void hf__et_sessions_open(hf_store *st);
@@ -93,22 +97,21 @@ int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_
 int hf__et_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__et_session_end(hf_store *st, uint64_t session, hf_error *err);
 int hf__et_session_stale(hf_store *st, uint64_t session);
-/* Makes a lease of at least `s` seconds that isn't kept alive. 0 or HF_UNAVAILABLE. */
+/* Makes a lease of at least `s` seconds that isn't kept alive. Returns 0 or HF_UNAVAILABLE. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret);
-/* Returns the least number of seconds for which the session was made. */
+/* Returns the length in seconds with which the session was made, from its number. */
 int64_t hf__et_session_s(uint64_t session);
-/* Returns 1 if the session was made in that term. If a reply of the same term shows that the
-   session is gone, it has run out. */
+/* Returns 1 if the session was made in that raft term. Then, if a reply of the same term shows that
+   the session is gone, its time has run out. */
 int hf__et_made_in(uint64_t session, int64_t term);
 
-/* A list of our own sessions: of those that are known to have ended, unless a function says
-   otherwise. */
+/* A list of this handle's own sessions; mostly of those that are known to have ended. */
 struct hf__et_dead {
     uint64_t session[HF_ET_OPS_CAP];
     size_t n;
 };
 
-/* marks.c; under `mu` */
+/* marks.c; the caller holds st->mu */
 struct hf__et_mark *hf__et_mark(const struct hf__et_marks *m, uint64_t hash, uint64_t session);
 void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_inbox_state inbox);
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session);
@@ -130,22 +133,24 @@ void hf__et_add_delete_all(struct hf__et_txn *t, ProtobufCBinaryData key, Protob
 void hf__et_add_unbound(struct hf__et_txn *t, ProtobufCBinaryData key);
 void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen);
-/* The same for any transaction, also a nested one. NULL: out of memory. */
-HfEt__RequestOp *hf__et_op(struct hf__et_mem *mem, HfEt__TxnRequest *to); /* empty */
+/* Add an empty operation, a put, or a comparison for equality to any transaction, also a nested
+   one. NULL: out of memory. */
+HfEt__RequestOp *hf__et_op(struct hf__et_mem *mem, HfEt__TxnRequest *to);
 HfEt__PutRequest *hf__et_put(struct hf__et_mem *mem, HfEt__TxnRequest *to, ProtobufCBinaryData key,
                              ProtobufCBinaryData value);
 HfEt__Compare *hf__et_compare(struct hf__et_mem *mem, HfEt__TxnRequest *to, ProtobufCBinaryData key,
-                              HfEt__Compare__Target target); /* EQUAL */
+                              HfEt__Compare__Target target);
 
 /* txn.c */
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
-/* Builds the transaction that replaces the row. It puts no keys for the sessions in `dead`, and
-   inboxes for those in *ret_put. The caller closes it. */
+/* Builds the transaction that replaces the row. It puts no keys for the sessions in `dead`.
+ *ret_put lists the sessions whose inboxes it puts. The caller closes *t. */
 void hf__et_replace_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
                         const hf_row *row, const struct hf__et_dead *dead,
                         struct hf__et_dead *ret_put);
-/* Notes that the transaction was carried out, or, unless `certain`, that it may have been. */
+/* Notes in the marks that the transaction was carried out; if not `certain`, that it may have
+   been. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
@@ -156,10 +161,10 @@ uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len);
 int hf__et_read_row(const ProtobufCBinaryData *bytes, hf_row *row, const char **ret_why);
 
 /* rows.c */
-/* Reads the row from an answer of that term. */
+/* Reads the row from an answer of that term. Puts back the keys of sessions in doubt (leases.c). */
 int hf__et_take_range(hf_store *st, const HfEt__RangeResponse *range, int64_t term,
                       const hf_rowkey *key, hf_row *row, const char *what, hf_error *err);
-/* Reads a row that no write will be based on. */
+/* Reads a row on which no write will be based; so this doesn't ask for a newer date. */
 int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                 hf_error *err);
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -187,16 +192,16 @@ int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret);
 size_t hf__et_words_n_wanted(struct hf__et_words *w);
 void hf__et_words_each_wanted(struct hf__et_words *w,
                               void (*see)(void *arg, const char *key, int in_line), void *arg);
-/* Notes that a watch begins. */
+/* Counts a flush; after it each wait looks at its row. */
 void hf__et_words_listen(struct hf__et_words *w);
 /* Forgets all notifications, because others may have been lost. */
 void hf__et_words_forget(struct hf__et_words *w);
-/* Takes in the answer of a watch; `ends`: the watch brings deletions only. Returns the number of
-   events that a wait of this handle has to look at. */
+/* Takes in the answer of a watch (`ends`: it brings deletions only). Returns how many events need a
+   look by a wait of this handle. */
 uint64_t hf__et_words_receive(const hf_store *st, const HfEt__WatchResponse *said, int ends);
 /* Returns 1 if this handle has a subscription to the key. */
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
-/* As `payload` of hf_notify_ops, from the notifications that have come. */
+/* Does what `payload` of hf_notify_ops does, by the notifications that have come. */
 int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row);
 
 /* watch.c */

@@ -20,9 +20,10 @@ struct hf__et_life *hf__et_life_of(const struct hf__et_group *g, uint64_t sessio
     return NULL;
 }
 
-/* Adds what a key beside the row says of a session. "SESSION": the session is there, if the key has
-   a lease; without one the session has left the row (txn.c). "SESSION.": by which lease that key
-   was put back. Other names are passed over. Returns 0 if there is no memory. */
+/* Adds what a key beside the row says of a session. `name` "SESSION": the session lives if the key
+   has a lease; a key without a lease is left over from a session that has left the row (txn.c).
+   "SESSION.": the value is the lease under which the session's key was put back. Other names are
+   ignored. Returns 1; 0: out of memory. */
 static int add_life(struct hf__et_group *g, const char *name, const char *value, int64_t lease)
 {
     char *end;
@@ -47,7 +48,7 @@ static int add_life(struct hf__et_group *g, const char *name, const char *value,
     return 1;
 }
 
-/* Copies the beginning of a value, which isn't NUL-terminated, for a number to be read. */
+/* Copies the first 31 bytes of a value, and adds a NUL, so that a number can be read from it. */
 static const char *short_text(const ProtobufCBinaryData *value, char to[32])
 {
     size_t len = value->len < 31 ? value->len : 31;
@@ -62,7 +63,7 @@ static int add_beside(struct hf__et_group *g, const HfEt__KeyValue *kv, const ch
 {
     char name[32], value[32];
     const ProtobufCBinaryData text = {len, (uint8_t *)(uintptr_t)tail};
-    if (len >= sizeof name) return 0; /* nothing of ours */
+    if (len >= sizeof name) return 0; /* longer than any name that this driver puts */
     short_text(&text, name);
     short_text(&kv->value, value);
     if (!strcmp(name, "rev"))
@@ -90,7 +91,8 @@ int hf__et_group_add(struct hf__et_group *g, const HfEt__KeyValue *kv)
     return 0;
 }
 
-/* Returns 1 if a party's session has ended, by a reply of that term. */
+/* Returns 1 if a reply of that term shows that a party's session has ended for certain (leases.c).
+   `holds`: the party is a holder, which may believe longer than the key exists. */
 static int is_over(const struct hf__et_life *life, const hf_party *p, int holds, int64_t term)
 {
     if (!p->session || hf__et_is_there(life)) return 0;

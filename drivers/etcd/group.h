@@ -6,17 +6,17 @@
 
 #include "etcd.h"
 
-/* A session as the keys beside a row show it: its key, and the lease by which that key was put
-   back. */
+/* What the keys beside a row say of a session. */
 struct hf__et_life {
-    uint64_t session, by; /* by: 0: it wasn't */
-    int there;
+    uint64_t session,
+        by;    /* by: the lease under which the session's key was put back; 0: it wasn't */
+    int there; /* 1: the session's key is there, under a lease */
 };
 
-/* The keys that belong to one key of ours. */
+/* The keys of etcd's that belong to one lock's key. */
 struct hf__et_group {
     char *key;                        /* with the prefix; NULL: none */
-    size_t len;                       /* of it */
+    size_t len;                       /* of `key` */
     const ProtobufCBinaryData *value; /* the row's value, which belongs to the answer; NULL: there
                                          is no row */
     uint64_t rev;                     /* 0: there is none */
@@ -27,7 +27,7 @@ struct hf__et_group {
 /* Adds one of etcd's keys to the group. Returns 0; 1: the key belongs to the next group;
    HF_NOMEM. */
 int hf__et_group_add(struct hf__et_group *g, const HfEt__KeyValue *kv);
-/* Makes the row of a group of keys that was read in that term. `row` is initialized. */
+/* Makes the row from a group of keys, which a reply of that term brought. `row` is initialized. */
 int hf__et_group_row(const struct hf__et_group *g, int64_t term, hf_row *row, const char **ret_why);
 /* Finds in a range's answer the row of `key` and the keys beside it, to be freed in any case. */
 int hf__et_group_read(const HfEt__RangeResponse *range, int64_t term, const hf_rowkey *key,

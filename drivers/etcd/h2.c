@@ -1,8 +1,8 @@
 /*
  * h2.c - see h2.h. A connection's HTTP/2 is in h2_session.c.
  *
- * A request is sent only when the server has said something in HTTP/2: a server or proxy that
- * carries HTTP/1.1 only is noticed before. A ping is answered with the next request.
+ * The first request is sent only after the server has sent something in HTTP/2. So a server or
+ * proxy that speaks only HTTP/1.1 is noticed before. A ping is answered with the next request.
  */
 #include "h2.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_CAP = 1 << 20 }; /* of a reply's room */
+enum { KEPT_CAP = 1 << 20 }; /* a larger buffer of a reply isn't kept for the next call; in bytes */
 
 /* ---- connections ---- */
 
@@ -32,10 +32,10 @@ void hf__et_h2_end(struct hf__et_h2 *h)
 
 struct greeting {
     const struct hf__et_http *http;
-    struct hf__et_h2 *h2; /* what has come of it */
+    struct hf__et_h2 *h2; /* the connection that was made */
 };
 
-/* Until the server has spoken. */
+/* Begins HTTP/2 on a connected socket, and waits until the server has spoken; for hf__et_dial. */
 static int settle(void *arg, int fd, const char *endpoint, int64_t until_us, char why[HF_ET_WHY])
 {
     struct greeting *g = arg;
@@ -75,7 +75,7 @@ static int connect_any(struct hf__et_http *http, int64_t until_us, struct hf__et
     return rc;
 }
 
-/* Reads what came meanwhile. Returns 1 if the connection is still alive. */
+/* Reads what has come since the last call. Returns 1 if the connection can carry another call. */
 static int is_alive(struct hf__et_h2 *h)
 {
     char why[HF_ET_WHY];
@@ -92,7 +92,7 @@ static nghttp2_nv header(const char *name, const char *value, uint8_t flags)
                         strlen(value), flags};
 }
 
-/* Submits the request. Returns 0, or 1: it can't be sent. */
+/* Gives the request to nghttp2. Returns 0; 1: it can't be sent. */
 static int submit(struct hf__et_h2 *h, const struct hf__et_exchange *x)
 {
     const char *scheme_end = strstr(h->endpoint, "://");
@@ -124,7 +124,7 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* In place. */
+/* Decodes the text's percent-encoding, in place. */
 static const char *decoded(char *text)
 {
     char *to = text;
@@ -147,7 +147,7 @@ static void refused(struct hf__et_call_state *c, struct hf__et_exchange *x)
         snprintf(x->said, sizeof x->said, "%s", text);
 }
 
-/* Translates the HTTP status of an answer without a status of gRPC, such as a proxy's. */
+/* Sets the result of an answer that has an HTTP status but none of gRPC, such as a proxy's. */
 static void not_grpc(const struct hf__et_call_state *c, struct hf__et_exchange *x)
 {
     x->status = c->status == 401 || c->status == 403   ? HF_ET_PERMISSION_DENIED
@@ -186,7 +186,7 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
     return 1;
 }
 
-/* A long listing would keep that memory: it is freed. */
+/* Frees the buffer of a long reply (a listing), which the connection would keep otherwise. */
 static void shrink(struct hf__et_h2 *h)
 {
     if (h->call.cap <= KEPT_CAP) return;
@@ -253,7 +253,7 @@ int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write)
     return hf__et_conn_fd(h->conn);
 }
 
-/* The answers that are whole. */
+/* Calls `receive` for each answer that has come as a whole, and keeps the rest of the bytes. */
 static void tell(struct hf__et_h2 *h, hf__et_receive_fn *receive, void *arg)
 {
     struct hf__et_call_state *c = &h->call;

@@ -7,13 +7,13 @@
 
 #include "transport.h"
 
-/* Begins a call that goes on answering: connects, and waits until the call has been sent. `x` has
-   the body, which has to stay until the call ends. Returns NULL if it failed. */
+/* Begins a call that goes on answering, on a new connection, and returns when the call was sent.
+   `x` has the body, which has to stay until the call ends. Returns NULL if it failed. */
 struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchange *x,
                                   int64_t until_us);
 void hf__et_h2_end(struct hf__et_h2 *h);
 
-/* Called for each answer, a message of the call's kind; NULL: what came isn't one. */
+/* Called for each answer. `said` is a message of the call's kind; NULL: what came isn't one. */
 typedef void hf__et_receive_fn(void *arg, const ProtobufCMessage *said);
 
 /* Calls `receive` for each answer that has come by now. Returns 0; 1: the call has ended. */

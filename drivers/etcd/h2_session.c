@@ -1,6 +1,7 @@
 /*
- * h2_session.c - see h2_session.h. HTTP/2 is nghttp2's, the connection ours. So this file knows of
- * each request whether any of it has left, and no library sends a request again on its own.
+ * h2_session.c - see h2_session.h. nghttp2 makes HTTP/2, but this driver makes the connection and
+ * carries the bytes. So it knows of each request whether a part of it was sent, and no library
+ * sends a request again by itself.
  */
 #include "h2_session.h"
 
@@ -39,7 +40,7 @@ static int is(const uint8_t *name, size_t len, const char *what)
     return len == strlen(what) && !memcmp(name, what, len);
 }
 
-/* 0 of no number. */
+/* Reads a number of up to three digits. Returns 1; 0: it isn't one. */
 static int read_number(const uint8_t *value, size_t len, int *ret)
 {
     int n = 0;
@@ -132,7 +133,8 @@ int hf__et_h2_open_session(struct hf__et_h2 *h)
 
 /* ---- bytes ---- */
 
-/* Appends bytes to those that haven't been sent yet. Returns 0 if there is no memory. */
+/* Takes what nghttp2 wants to send, and appends it to the bytes that haven't been sent yet. Returns
+   1; 0: out of memory. */
 static int collect(struct hf__et_h2 *h)
 {
     const uint8_t *more;

@@ -1,5 +1,5 @@
 /*
- * http.c - see http.h. What the URL says is read by open.c.
+ * http.c - see http.h. open.c reads the URL.
  */
 #include "http.h"
 
@@ -21,11 +21,11 @@ void hf__et_free_secret(char *secret)
 
 /* ---- what the server says ---- */
 
-/* Which endpoint is asked the same again after this answer. */
+/* Whether the request is made again after this answer. */
 enum again {
-    NOBODY,
+    NOBODY,  /* it isn't */
     ANOTHER, /* this member can't serve now; another one may */
-    AS_NEW   /* nothing was done: this user has to log in anew */
+    AS_NEW   /* nothing was done; it is made again after a new login */
 };
 
 /*
@@ -34,7 +34,7 @@ enum again {
  */
 static const struct meaning {
     const char *text;
-    int code; /* AMBIGUOUS: it says nothing of whether the request was done */
+    int code; /* AMBIGUOUS: the error doesn't say whether the request was carried out */
     enum again again;
 } meanings[] = {
     {"etcdserver: requested lease not found", HF_LOST, NOBODY},
@@ -67,7 +67,8 @@ static const struct meaning *meaning_of(const char *why)
     return NULL;
 }
 
-/* gRPC's own codes, where the text isn't one of etcd's: only those by which nothing was done. */
+/* Returns the HF_ code for a code of gRPC's, if the text isn't one of etcd's. AMBIGUOUS, unless the
+   code says that nothing was done. */
 static int code_of_grpc(int status)
 {
     switch (status) {
@@ -87,8 +88,8 @@ static int code_of(const struct hf__et_exchange *x, int ambiguous)
 
 /* ---- one exchange ---- */
 
-/* Returns 1 if the answer is one of a member that can't serve, and another member may be asked the
-   same. */
+/* Returns 1 if this member can't serve the request now and another member may be asked; makes that
+   the endpoint in use. */
 static int asks_another(struct hf__et_http *http, const struct hf__et_exchange *x)
 {
     const struct meaning *m = x->failed ? NULL : meaning_of(x->said);
@@ -97,8 +98,9 @@ static int asks_another(struct hf__et_http *http, const struct hf__et_exchange *
     return x->repeat || m->code == HF_UNAVAILABLE;
 }
 
-/* A connection that breaks is replaced, until something was sent that mustn't be sent twice. A mute
-   endpoint mustn't use up the others' time then. */
+/* Makes the request on one endpoint after the other until one answers, or until a request that
+   mustn't be sent twice was sent. A request that may be repeated gives each endpoint its share of
+   the time, so that a mute endpoint doesn't use up all of it. */
 static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000, patience_ms = INT64_MAX;
@@ -138,7 +140,8 @@ void hf__et_free(struct hf__et_reply *reply)
     reply->message = NULL;
 }
 
-/* Makes one line of another program's text, without anything that a terminal would obey. */
+/* Replaces control characters of the server's text by blanks: the text becomes one line, without
+   commands to a terminal. */
 static const char *plain(char *text)
 {
     for (char *s = text; *s; s++)
@@ -160,7 +163,7 @@ static int settle(struct hf__et_http *http, struct hf__et_exchange *x, int ambig
     if (x->failed) {
         int code = x->sent ? ambiguous : x->failed;
         if (x->failed == HF_DENIED) code = HF_DENIED;
-        /* This endpoint spoke gRPC before, so the URL isn't wrong. */
+        /* The store has spoken gRPC before, so the URL isn't wrong: it may do so again later. */
         if (code == HF_UNSUPPORTED && __atomic_load_n(&http->term, __ATOMIC_ACQUIRE))
             code = HF_UNAVAILABLE;
         snprintf(text, sizeof text, "%s", x->why);
@@ -175,7 +178,7 @@ static int settle(struct hf__et_http *http, struct hf__et_exchange *x, int ambig
         read_header(http, ret);
         return 0;
     }
-    /* An answer without a readable text isn't etcd's. */
+    /* etcd's errors always have a text. */
     snprintf(text, sizeof text, "%s", x->said[0] ? x->said : "an answer that isn't etcd's");
     return hf_fail(err, code_of(x, ambiguous), 0, "etcd: %s '%s': %s", what, key, plain(text));
 }
@@ -197,11 +200,11 @@ static int request(struct hf__et_http *http, enum hf__et_call call, const Protob
     int rc = settle(http, &x, ambiguous, ret, what, key, err);
     if (rc && !x.failed) m = meaning_of(x.said);
     *ret_as_new = m && m->again == AS_NEW;
-    /* The header of a lease's reply is from before the lease was kept: its term may be an earlier
-       one, but no later one. */
+    /* The reply to a keepalive has a header from before the lease was extended, so its term may be
+       an earlier one: it isn't noted. */
     if (!rc && ret->term && call != HF_ET_LEASE_KEEP)
         __atomic_store_n(&http->term, ret->term, __ATOMIC_RELEASE);
-    explicit_bzero(x.body, x.len); /* it may be a password */
+    explicit_bzero(x.body, x.len); /* the body of a login has the password */
     free(x.body);
     hf__et_free_message(x.message);
     return rc;
@@ -209,7 +212,7 @@ static int request(struct hf__et_http *http, enum hf__et_call call, const Protob
 
 /* ---- logging in ---- */
 
-/* Logs in. Returns 0: http->token is valid. */
+/* Logs in, and sets http->token. The caller holds token_mu. Returns 0 or the error. */
 static int log_in(struct hf__et_http *http, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
@@ -236,8 +239,8 @@ static int log_in(struct hf__et_http *http, hf_error *err)
     return rc;
 }
 
-/* Copies a token of the user into *ret, to be freed. `old` is a token that isn't valid any more.
-   Returns 0 or the error. */
+/* Returns in *ret a copy of the user's token, to be freed; logs in if there is none, or if the one
+   there is `old`, which the server has refused. Returns 0 or the error. */
 static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_error *err)
 {
     int rc = 0;
@@ -264,8 +267,8 @@ static int post(struct hf__et_http *http, enum hf__et_call call, const ProtobufC
     if (!rc) {
         rc =
             request(http, call, body, mem, token, keep_us, ambiguous, ret, &as_new, what, key, err);
-        /* The token has expired, or the server asks for one by now. In either case nothing was
-           done. */
+        /* The token has expired, or the server has begun to ask for one. In both cases nothing was
+           done, so the request is made again. */
         if (rc && as_new && token) {
             char *next = NULL;
             rc = get_token(http, token, &next, err);

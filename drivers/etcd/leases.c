@@ -1,28 +1,31 @@
 /*
- * leases.c - sessions as leases of etcd's: made, kept, ended; and when one of them is over.
+ * leases.c - sessions as leases of etcd's: made, kept, ended; and how to know that one is over.
  *
- * The leader of an etcd cluster counts and extends leases without asking the other members; only
- * the end of a lease goes through the log. A leader that was paused, or cut off, may believe that
- * it still leads. It may then extend a lease that its successor lets run out, or let one run out
- * that its successor extends: its request to revoke is forwarded to the new leader, which obeys
- * (etcd issues 12528 and 15247).
+ * The leader of an etcd cluster counts down and extends leases without asking the other members.
+ * Only the end of a lease goes through the log. A leader that was paused or cut off may believe
+ * that it still leads. Such an old leader can do two things wrong (etcd issues 12528 and 15247):
  *
- * The first does no harm: a keepalive counts only after a majority has confirmed its term
- * (led_still). The second shows in the terms, too: a leader knows of no lease that was made in a
- * later term than its own. So the number of a session says the term in which it was made, at the
- * earliest: as long as that is the term, only the leader of that term can have let it run out. A
- * reply shows the term of the last entry that the member has applied, and each term begins with an
- * entry of its own: so what is asked for after a term was seen happens in that one or later, and
- * what a reply shows happened in its term or earlier.
+ * 1. It extends a lease, and its successor lets the lease run out. That does no harm: a client
+ *    counts a keepalive only after a majority has confirmed the old leader's term (led_still).
+ * 2. It lets a lease run out that its successor has extended: its request to revoke the lease is
+ *    forwarded to the new leader, which obeys.
  *
- * If a holder's session is missing and the term is another one, the session may just have been
- * extended. The client that sees this puts the session's key back, under a lease of the same length
- * that isn't kept alive, and notes that lease: K \t SESSION "." (etcd.h). Once that lease is gone,
- * too, the holder's belief is over, whichever leader was wrong; if the term has changed meanwhile,
- * it is done again. To make this rare, a session of an earlier term is stale: what is still held
- * with it moves to a new session.
+ * Raft terms tell whether the second may have happened. An old leader doesn't know leases that were
+ * made in later terms than its own. The number of a session contains the term in which, or after
+ * which, the session was made. If the cluster still is in that term, only the leader of that term
+ * can have ended the session, and it knows of all its own extensions. A reply names the term of the
+ * last log entry that the member has applied, and each term begins with an entry. So a request that
+ * is made after a term was seen is carried out in that term or a later one; and what a reply shows
+ * has happened in the reply's term or an earlier one.
  *
- * A waiter believes nothing, so that its session's death is a death in any case.
+ * If a holder's session is missing and the term is a later one, the session may have been extended
+ * just before. So the client that sees this puts the session's key back, under a lease of the same
+ * length that isn't kept alive, and notes that lease: K \t SESSION "." (etcd.h). When that lease is
+ * gone, too, the holder has stopped believing, whichever leader was wrong. If the term has changed
+ * again meanwhile, the key is put back again. To make this rare, a session of an earlier term is
+ * stale: holds that go on are moved to a new session.
+ *
+ * A waiter believes in nothing, so a waiter whose session is missing is dead.
  */
 #include "etcd.h"
 
@@ -38,12 +41,15 @@ enum { TERM_BITS = 16, LENGTH_BITS = 8, COUNT_BITS = 24, ADDRESS_BITS = 15 };
 /* ---- the number of a session ---- */
 
 /*
- * 63 bits: 15 that the handle has drawn, which make the first four digits of all its sessions, so
- * that one range has the inboxes of all of them; a count of 24 that begins anywhere, so that none
- * of them repeats, whatever becomes of the cluster (two handles that have drawn the same hear each
- * other's notifications, no more); its length in seconds; its term, modulo 2^16 (0: not known). The
- * length is a number below 16, or one of four bits, the first of which is 1, and how often it is
- * doubled: rounded up by an eighth at most.
+ * Makes the number of a new session, of 63 bits:
+ *   - 15 bits that the handle has drawn. All its sessions begin with these digits, so one range
+ *     covers all its inboxes. If two handles have drawn the same, each gets the other's
+ *     notifications, too, which does no harm.
+ *   - a count of 24 bits that begins at a random number, so that numbers don't repeat, even if the
+ *     cluster is made anew.
+ *   - the length in seconds: a number below 16; or a number of four bits, the first of which is 1,
+ *     and how often to double it. It is rounded up by an eighth at most.
+ *   - the term, modulo 2^16; 0: not known.
  */
 static uint64_t number_of(hf_store *st, int64_t s, int64_t term)
 {
@@ -59,7 +65,7 @@ void hf__et_sessions_open(hf_store *st)
 {
     hf__random(&st->address, sizeof st->address);
     hf__random(&st->count, sizeof st->count);
-    st->address = st->address % ((1 << ADDRESS_BITS) - 1) + 1; /* no number is 0 */
+    st->address = st->address % ((1 << ADDRESS_BITS) - 1) + 1; /* not 0: no session is 0 */
 }
 
 void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind)
@@ -79,8 +85,8 @@ int hf__et_made_in(uint64_t session, int64_t term)
     return made && made == ((uint64_t)term & ((1 << TERM_BITS) - 1));
 }
 
-/* Compares the terms as numbers that wrap around. A session of no known term isn't stale: a new one
-   would be no better. */
+/* Returns 1 if the present term is later than the session's; terms wrap around at 2^16. A session
+   without a known term isn't stale: a new session would be no better. */
 int hf__et_session_stale(hf_store *st, uint64_t session)
 {
     uint16_t made = (uint16_t)session;
@@ -90,8 +96,8 @@ int hf__et_session_stale(hf_store *st, uint64_t session)
 
 /* ---- requests ---- */
 
-/* Forgets own sessions whose end was a whole session length ago. Some end without a request of
-   ours, so the list would otherwise grow for ever. */
+/* Forgets own sessions that have ended at least one session length ago. Sessions also end without a
+   request of this handle, so the list would grow for ever otherwise. The caller holds st->mu. */
 static void own_sweep(hf_store *st, int64_t now_us)
 {
     size_t n = 0;
@@ -152,8 +158,8 @@ static int ask(hf_store *st, enum hf__et_call call, uint64_t session, struct hf_
     return hf__et_post(&st->http, call, &request.base, NULL, HF_UNAVAILABLE, ret, what, name, err);
 }
 
-/* Makes a lease of `s` seconds, in the term that its number names or in a later one. *ret_ttl: how
-   many seconds the server has given it. */
+/* Makes a lease of `s` seconds. Its number names the term that was seen last; the lease is made in
+   that term or a later one. *ret_ttl: how many seconds the server has given it. */
 static int grant(hf_store *st, int64_t s, uint64_t *ret, int64_t *ret_ttl, int64_t *ret_clock_us,
                  hf_error *err)
 {
@@ -196,7 +202,7 @@ int hf__et_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *
     return rc;
 }
 
-/* The lease isn't listed as one of our own sessions, because nothing is held with it. */
+/* Such a lease isn't in the list of own sessions, because nothing is held with it. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
 {
     int64_t ttl, clock_us;
@@ -204,12 +210,11 @@ int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
 }
 
 /*
- * A leader extends a lease without asking the other members. A leader that was paused or cut off
- * may still believe that it leads. Its successor then doesn't know of the extension (etcd issue
- * 15247).
- * The reply names the term from before the extension. A linearizable read's term is confirmed by a
- * majority: if such a read follows and shows the same term, the member that extended the lease was
- * the leader.
+ * Checks that the member which extended a lease was the leader: an old leader's extension isn't
+ * known to its successor (etcd issue 15247). `term` is the term in the reply to the keepalive,
+ * which is that from before the extension. A linearizable read is confirmed by a majority. If such
+ * a read comes after the keepalive and shows the same term, no new leader had been elected when the
+ * lease was extended.
  */
 static int led_still(hf_store *st, uint64_t session, int64_t term, int64_t keep_until_us,
                      const char *what, hf_error *err)
@@ -246,7 +251,7 @@ int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_
     int rc = hf__et_post_keep(&st->http, HF_ET_LEASE_KEEP, &request.base, NULL, until_us, &reply,
                               "keep", name, err);
     if (rc) return rc;
-    /* A part of the time is left for the second request in any case. */
+    /* The second request (led_still) gets at least half of the time, even if until_us has come. */
     int64_t least_us = hf__local_us() + patience_us / 2;
     if (until_us < least_us) until_us = least_us;
     int64_t ms = ((HfEt__LeaseResponse *)reply.message)->ttl * 1000, term = reply.term;
@@ -254,7 +259,7 @@ int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_
     if (ms <= 0)
         return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
                        (unsigned long long)session);
-    own_kept(st, session, ms); /* perhaps by a former leader: at least the lease isn't forgotten */
+    own_kept(st, session, ms); /* even if an old leader has kept it: it may live that long */
     rc = led_still(st, session, term, until_us, "keep", err);
     if (!rc) *ret_ms = ms;
     return rc;

@@ -17,11 +17,11 @@ struct scan {
     hf_error *err;
 };
 
-/* Tells a row. 1: stop. */
+/* Shows the row of a group. Returns 1: stop; 0; or an error. */
 static int tell(struct scan *s, const struct hf__et_group *g, int64_t term)
 {
     const char *why;
-    /* A key with a NUL in it isn't one of ours. */
+    /* This driver makes no key with a NUL in it. */
     if (!g->key || g->len < s->st->n_prefix || strlen(g->key) != g->len) return 0;
     hf_rowkey key = {.text = g->key + s->st->n_prefix, .len = (uint32_t)(g->len - s->st->n_prefix)};
     if (!key.len || key.len >= HF_KEY_CAP) return 0;
@@ -32,9 +32,9 @@ static int tell(struct scan *s, const struct hf__et_group *g, int64_t term)
     return s->row.rev ? s->see(s->arg, &key, &s->row) != 0 : 0;
 }
 
-/* Reports the groups of one page. The last group is left for the next page if there is one, because
-   its keys must be read at one moment; *ret_next is where it begins (NULL: there is no next page).
-   Returns 1 if the scan is to stop. */
+/* Shows the rows of one page. If there is a next page, the last group is left for it, because the
+   keys of a group must be read at one moment; *ret_next is where that group begins (NULL: there is
+   no next page). Returns 1 if the scan is to stop. */
 static int tell_page(struct scan *s, const HfEt__RangeResponse *page, int64_t term, char **ret_next)
 {
     int more = page->more, rc = 0;
@@ -71,7 +71,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
     snprintf(end, sizeof end, "%s%s", st->prefix, prefix);
     end[strlen(end) - 1] =
         (char)((unsigned char)end[strlen(end) - 1] +
-               1); /* behind all keys with this prefix: no key of ours ends in the byte 255 */
+               1); /* behind all keys with this prefix; no prefix ends in the byte 255 */
     hf_row_init(&s.row);
     do {
         struct hf__et_reply reply = {NULL, 0, 0};
@@ -87,7 +87,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
         *ret_clock_us = reply.clock_us;
         rc = tell_page(&s, (HfEt__RangeResponse *)reply.message, reply.term, &next);
         hf__et_free(&reply);
-        /* the keys beside one row are more than a page */
+        /* the keys of one row don't fit into a page */
         if (next && !strcmp(next, from)) limit *= 4;
         if (next) snprintf(from, sizeof from, "%s", next);
         free(next);

@@ -1,10 +1,11 @@
 /*
- * marks.c - which keys this handle has put beside rows, for each row and session of its own: so
- * that only these are deleted again, and an inbox is put only once.
+ * marks.c - notes which keys this handle has put beside rows, a mark for each row and session. So
+ * it deletes only keys that it has put, and puts an inbox only once.
  *
- * A table by hash, in which a session of 0 ends a search. A mark may be out of date, since other
- * clients delete keys, too: then the delete finds nothing. A mark that is missing for want of
- * memory does no harm: etcd deletes the key when the session's lease ends.
+ * The marks are in a hash table with open addressing; a session of 0 ends a search. A mark may be
+ * out of date, because other clients delete keys, too: then the delete finds nothing. A mark that
+ * could not be made for lack of memory does no harm: etcd deletes the key when the session's lease
+ * ends.
  */
 #include "etcd.h"
 
@@ -31,8 +32,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Makes room, without the marks of sessions that have ended. `own`: the sessions that haven't, in
-   order. */
+/* Makes the table larger, and drops the marks of sessions that have ended. `own`: the sessions that
+   haven't, sorted. */
 static void grow(struct hf__et_marks *m, const struct hf__et_own *own, size_t n_own)
 {
     struct hf__et_marks to = {.places = 16};
@@ -54,7 +55,8 @@ static int by_session(const void *a, const void *b)
     return compare(&((const struct hf__et_own *)a)->session, b);
 }
 
-/* Makes room for one more mark. Some places always stay free, so that a search ends. */
+/* Makes room for one more mark. Returns 1; 0: out of memory. Half of the places stay free, so that
+   a search ends. */
 static int has_room(hf_store *st)
 {
     struct hf__et_marks *m = &st->marks;
@@ -84,7 +86,7 @@ void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session)
 {
     size_t i = m->places ? place_of(m, hash, session) : 0;
-    /* Another thread has put the key again since. */
+    /* PUT: another thread has put the key again meanwhile. */
     if (!m->places || !m->at[i].session || m->at[i].inbox == HF_ET_PUT) return;
     /* The marks that follow in the run are inserted again, so that a search still finds them. */
     m->at[i].session = 0;

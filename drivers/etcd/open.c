@@ -1,6 +1,6 @@
 /*
- * open.c - etcd's endpoints, files of TLS and user, as the URL names them; and the end of all that
- * http.c and its connections have.
+ * open.c - reads the endpoints, TLS files and user from the URL; closes what http.c and its
+ * connections have.
  */
 #include "http.h"
 

@@ -1,5 +1,5 @@
 /*
- * ops.c - the parts of a transaction: what it compares, what it does then.
+ * ops.c - adds the parts of a transaction: comparisons, and the operations if these succeed.
  */
 #include "etcd.h"
 
@@ -85,13 +85,13 @@ void hf__et_add_delete_all(struct hf__et_txn *t, ProtobufCBinaryData key, Protob
 static void add_absent(struct hf__et_txn *t, ProtobufCBinaryData key)
 {
     HfEt__Compare *c = hf__et_compare(&t->mem, &t->msg, key, HF_ET__COMPARE__TARGET__VERSION);
-    if (c) c->has_version = 1; /* 0 */
+    if (c) c->has_version = 1; /* version 0: the key is absent */
 }
 
 void hf__et_add_unbound(struct hf__et_txn *t, ProtobufCBinaryData key)
 {
     HfEt__Compare *c = hf__et_compare(&t->mem, &t->msg, key, HF_ET__COMPARE__TARGET__LEASE);
-    if (c) c->has_lease = 1; /* 0 */
+    if (c) c->has_lease = 1; /* lease 0: the key has none */
 }
 
 void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
@@ -102,7 +102,7 @@ void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowke
     ProtobufCBinaryData rev = hf__et_key(st, &t->mem, key->text, "\trev");
     if (!seen) {
         add_absent(t, rev);
-        /* whatever else may stand there */
+        /* the row must be absent, too: another program may have put it without a rev */
         add_absent(t, hf__et_key(st, &t->mem, key->text, ""));
         return;
     }

@@ -35,7 +35,7 @@ const struct hf__et_method *hf__et_method(enum hf__et_call call)
     return &all[call];
 }
 
-/* The first field of each answer is its header. */
+/* The first field of each answer is its header, so hf__et_header can read it from any answer. */
 #define HEADED(type)                                                                         \
     _Static_assert(offsetof(HfEt__##type, header) == offsetof(HfEt__HeaderResponse, header), \
                    "the header comes first")
@@ -90,8 +90,8 @@ ProtobufCBinaryData hf__et_copy(struct hf__et_mem *mem, const void *bytes, size_
     return (ProtobufCBinaryData){to ? len : 0, to};
 }
 
-/* Makes room for one more entry. The list is copied to twice its space when `n` is LIST, 2 * LIST,
-   ... */
+/* A list has room for LIST entries at first, and is copied to twice its room when `n` is LIST,
+   2 * LIST, 4 * LIST and so on. */
 void *hf__et_room(struct hf__et_mem *mem, void *list, size_t n)
 {
     if (n && (n < LIST || (n & (n - 1)))) return list;

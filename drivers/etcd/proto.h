@@ -28,7 +28,7 @@ enum hf__et_call {
 };
 
 struct hf__et_method {
-    const char *name; /* the path of its requests */
+    const char *name; /* the path of the request's URL */
     const ProtobufCMessageDescriptor *reply;
     int streams;      /* the server may answer several times */
     int needs_header; /* an answer without a header isn't a valid one */
@@ -41,8 +41,9 @@ const HfEt__Header *hf__et_header(const ProtobufCMessage *answer);
 
 /* ---- the memory of a request ---- */
 
-/* Pieces of it are freed all at once. `failed`: at least one piece was refused, so the request is
-   not whole and is never sent (hf__et_post). All zero at first. */
+/* The memory of a request, whose pieces are freed all at once. `failed`: there was no memory for at
+   least one piece, so the request isn't whole and is never sent (hf__et_post). All zero at first.
+ */
 struct hf__et_mem {
     struct hf__et_chunk *chunks;
     int failed;
@@ -50,7 +51,7 @@ struct hf__et_mem {
 
 /* Returns zeroed memory, or NULL. */
 void *hf__et_alloc(struct hf__et_mem *mem, size_t size);
-/* Returns a copy. If there is no memory, the copy has no bytes. */
+/* Returns a copy of the bytes. Without memory it is empty, and mem->failed is 1. */
 ProtobufCBinaryData hf__et_copy(struct hf__et_mem *mem, const void *bytes, size_t len);
 /* Returns the list of n pointers, moved if it is full, with room for one more; or NULL. */
 void *hf__et_room(struct hf__et_mem *mem, void *list, size_t n);

@@ -43,11 +43,11 @@ int hf__et_range_widen(struct hf__et_range *r)
     char *last = malloc(n + 2);
     if (!last) return HF_NOMEM;
     memcpy(last, r->first, n);
-    last[n] = '\xff'; /* which no key has */
+    last[n] = '\xff'; /* a byte that no key has */
     last[n + 1] = 0;
     free(r->last);
     r->last = last;
-    if (!n) r->first[n++] = ' '; /* the least first byte of a key; inboxes sort before it */
+    if (!n) r->first[n++] = ' '; /* no key begins with a smaller byte, but inboxes do */
     r->first[n] = 0;
     return 0;
 }

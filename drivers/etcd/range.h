@@ -11,8 +11,8 @@ struct hf__et_range {
 
 /* Extends the range so that it has the key. Returns 0 or HF_NOMEM: then the range is as before. */
 int hf__et_range_extend(struct hf__et_range *r, const char *key);
-/* Widens the range to all keys with the common prefix of its ends. Keys that are waited for later
-   are mostly among them, and need no further stream. Returns 0 or HF_NOMEM. */
+/* Widens the range to all keys that begin with the common prefix of its ends. Keys that are waited
+   for later are mostly among them, and so need no further stream. Returns 0 or HF_NOMEM. */
 int hf__et_range_widen(struct hf__et_range *r);
 void hf__et_range_clear(struct hf__et_range *r);
 

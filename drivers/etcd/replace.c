@@ -1,12 +1,12 @@
 /*
- * replace.c - a row is written; and what is done about an answer that says too little: that a lease
- * is gone, but not whose, or that there is no room, but not whether there still was.
+ * replace.c - writes a row. Two of etcd's errors say too little, and need a further request: "lease
+ * not found" doesn't say which lease; "no space" doesn't say whether the write was done before.
  */
 #include "etcd.h"
 
 #include <string.h>
 
-/* A replace on its way. */
+/* The arguments of a replace. */
 struct replace {
     hf_store *st;
     const hf_rowkey *key;
@@ -17,10 +17,10 @@ struct replace {
     hf_error *err;
 };
 
-/* Finds out whether a write that was refused for want of room has landed. etcd checks for room
+/* Finds out whether a write that was refused for lack of space has landed. etcd checks for space
    before the write and once more after it, and gives the same error for both. A write that was
-   answered doesn't land later, so the stored row shows which it was, unless another client has
-   written since. */
+   answered doesn't land later. So the stored row shows whether it has landed, unless another client
+   has written since. Returns 0, HF_FULL or HF_UNKNOWN. */
 static int without_room(const struct replace *s)
 {
     hf_row there;
@@ -71,8 +71,8 @@ static int carry(const struct replace *s, const struct hf__et_dead *dead)
 
 /* ---- a lease is gone ---- */
 
-/* Returns 1 if the row that is replaced has this party with the same session: the write neither
-   grants the party a key nor claims one for it. */
+/* Returns 1 if the row that is replaced has this party already, with the same session and token:
+   the write gives the party no grant and no claim. */
 static int stood(const hf_row *was, const hf_party *p, int holds)
 {
     for (uint32_t i = 0; i < was->n_holders + was->n_queue; i++) {
@@ -93,7 +93,7 @@ static int all_stood(const hf_row *was, const hf_row *row, uint64_t session)
     return 1;
 }
 
-/* Finds our own sessions that the row names, but with which nothing in the row is new. */
+/* Lists own sessions that the new row names only for parties that the old row has already. */
 static void find_old(hf_store *st, const hf_row *was, const hf_row *row, struct hf__et_dead *ret)
 {
     ret->n = 0;
@@ -104,7 +104,8 @@ static void find_old(hf_store *st, const hf_row *was, const hf_row *row, struct 
     pthread_mutex_unlock(&st->mu);
 }
 
-/* Removes from the list the sessions whose lease still lives. */
+/* Asks etcd for the lease of each session in the list, and removes those that live. Returns 0 or an
+   error. */
 static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
 {
     size_t n = of->n;
@@ -121,11 +122,11 @@ static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
 }
 
 /*
- * The write was refused because a session of ours has died. If the stored row names that session
- * already, the write is made without the session's key: otherwise every write of this handle would
- * fail while the row names the session. Whether the session's holder still believes is found by the
- * readers of the row (leases.c). A grant, or a place in the queue, that is new with this write
- * stays refused.
+ * Makes a write again that was refused because a session of this handle has ended. If the stored
+ * row names that session already, the write is made without the session's key; otherwise every
+ * write of this handle would fail while the row names the session. (Readers of the row find out
+ * whether the session's holder may still believe: leases.c.) A write that gives a party with that
+ * session a grant or a place in the queue stays refused.
  */
 static int without_the_dead(const struct replace *s)
 {

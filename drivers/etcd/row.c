@@ -1,21 +1,18 @@
 /*
- * row.c - a row as bytes: Row of etcd.proto. Protocol buffers, not JSON: with a long queue each
- * handover reads and writes all of the row, and parsing JSON took longer than etcd's answer.
- * last_id is left out: this driver has no take.
+ * row.c - a row as bytes: the message Row of etcd.proto. It isn't JSON, because with a long queue
+ * each handover reads and writes the whole row, and parsing JSON takes longer than etcd's answer.
+ * last_id is left out, because this driver has no `acquire`.
  */
 #include "etcd.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ROW_FORMAT = 1
-}; /* the number of this message's format; other stores number theirs by
-      themselves */
+enum { ROW_FORMAT = 1 }; /* the format of this message; other stores number theirs separately */
 
-/* ---- there ---- */
+/* ---- row to bytes ---- */
 
-/* Borrows bytes for a message that is only packed. */
+/* Makes a message's field of bytes that it only borrows: the message is packed, never freed. */
 static ProtobufCBinaryData borrowed(const void *at, size_t len)
 {
     return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)at};
@@ -38,7 +35,7 @@ static void put_party(HfEt__Party *to, const hf_party *p)
     SET(to, claim_ms, p->claim_ms);
     SET(to, mode, p->mode);
     SET(to, limit, p->limit);
-    SET(to, flags, p->flags & ~HF_PARTY_DEAD); /* which only a reader sees */
+    SET(to, flags, p->flags & ~HF_PARTY_DEAD); /* never stored: each reader finds it out */
     SET(to, wakeup, p->wakeup);
 }
 
@@ -82,7 +79,7 @@ uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len)
     return packed;
 }
 
-/* ---- and back ---- */
+/* ---- bytes to row ---- */
 
 static int get_text(const ProtobufCBinaryData *from, char *to, size_t cap, size_t *ret_len)
 {

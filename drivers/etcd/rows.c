@@ -1,5 +1,5 @@
 /*
- * rows.c - etcd: reading a row, and putting back the keys of sessions that are in doubt.
+ * rows.c - etcd: reads a row, and puts back the keys of sessions in doubt (leases.c).
  */
 #include "group.h"
 
@@ -21,7 +21,7 @@ static int is_stale_note(const struct hf__et_life *life, const hf_row *row)
     return life->by && !hf__et_names(row, life->session);
 }
 
-/* Returns for how many seconds such holders may believe at most; 0: there are none. */
+/* Returns how many seconds holders in doubt may go on believing at most; 0: there are none. */
 static int64_t longest_doubt_s(const struct hf__et_group *g, const hf_row *row)
 {
     int64_t s = 0;
@@ -36,8 +36,8 @@ static int64_t longest_doubt_s(const struct hf__et_group *g, const hf_row *row)
     return s;
 }
 
-/* Puts back the keys of sessions that may still be believed in, under the lease `by`, which isn't
-   kept alive. */
+/* Adds to the transaction: the keys of the sessions in doubt, under the lease `by`, which isn't
+   kept alive, and the notes that name `by`. */
 static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                        const hf_row *row, const struct hf__et_group *g, uint64_t by)
 {
@@ -68,10 +68,10 @@ static void delete_stale_notes(struct hf__et_txn *t, const hf_store *st, const h
     }
 }
 
-/* Puts back the keys of sessions in doubt and deletes stale notes, if the row still is this one.
-   A failure is ignored: the next reader does the same. The new lease isn't revoked even if the
-   write seems to have failed. The write may have landed, and the lease's end would then say that
-   all those sessions are over. */
+/* Puts back the keys of sessions in doubt and deletes stale notes, if the stored row still is this
+   one. A failure is ignored, because the next reader does the same. The new lease isn't revoked
+   even if the write seems to have failed: the write may have landed, and the end of the lease would
+   then say that those sessions are over. */
 static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row,
                    const struct hf__et_group *g)
 {

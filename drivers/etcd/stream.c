@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct hf__et_stream {
-    struct hf__et_exchange x; /* its body */
+    struct hf__et_exchange x; /* has the body of the request, which h2 reads */
     hf__et_receive_fn *receive;
     void *arg;
     int ended;

@@ -1,5 +1,5 @@
 /*
- * stream.h - requests that go on answering (watches), several of which one thread waits for.
+ * stream.h - requests that go on answering (watches). One thread can wait for several of them.
  */
 #ifndef HF_ETCD_STREAM_H
 #define HF_ETCD_STREAM_H
@@ -17,9 +17,9 @@ struct hf__et_stream *hf__et_stream_begin(struct hf__et_http *http, enum hf__et_
 void hf__et_stream_end(struct hf__et_stream *s);
 int hf__et_stream_ended(const struct hf__et_stream *s);
 
-/* Some pointers of the array may be NULL. perform takes in what has come. wait waits until bytes
-   have come to one of the streams, or until wake_fd can be read, or until until_us; it
-   returns 0, or 1 if it can't wait. */
+/* `perform` takes in what has come to the streams. `wait` returns when bytes have come to one of
+   them, when wake_fd can be read (-1: none), or at local time until_us; 1: it can't wait. Pointers
+   in the array may be NULL. */
 enum { HF_ET_STREAMS_CAP = 16 };
 void hf__et_streams_perform(struct hf__et_stream *const *all, size_t n);
 int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int64_t until_us);

@@ -16,23 +16,23 @@ struct hf__et_exchange {
     uint8_t *body; /* the framed request, to be freed */
     size_t len;
     const char *token;     /* NULL or "": none */
-    int64_t keep_until_us; /* local: when the request, which keeps a session, must be answered; 0:
-                              it keeps none */
-    int repeat;            /* the request changes nothing, or nothing more if it is done twice */
-    /* The result. If there was no answer: `failed` is the code, which counts if nothing was
-       sent. */
+    int64_t keep_until_us; /* for a request that keeps a session: the local time by which it must
+                              be answered; 0: another request */
+    int repeat;            /* 1: the request may be carried out twice without harm */
+    /* The result if there was no answer. `failed`: the code, provided that nothing was sent. */
     int failed, sent;
-    int nobody; /* no endpoint can be reached */
+    int nobody; /* 1: no endpoint can be reached */
     char why[HF_ET_WHY];
     /* If there was an answer: gRPC's status (0: OK), the text of another status, and the message
        (NULL: none that can be read). */
     int status;
     char said[512];
     ProtobufCMessage *message;
-    int nomem; /* there was a message, but no memory for it */
+    int nomem; /* 1: a message came, but there was no memory for it */
 };
 
-/* gRPC's codes that say by themselves that nothing was done; others are HF_ET_OTHER here. */
+/* Status codes of gRPC: OK, and those which say that nothing was done. All others are HF_ET_OTHER
+   here. */
 enum {
     HF_ET_OK = 0,
     HF_ET_OTHER = 2,
@@ -41,9 +41,9 @@ enum {
     HF_ET_UNAUTHENTICATED = 16
 };
 
-/* Sends the request to the endpoint in use, or, if that can't be reached, to another one. Connects
-   until until_us, and then waits for the answer for share_ms at most. `number`: the connection's
-   number in the pool. */
+/* Sends the request on the connection `number`. If that isn't connected, connects to the endpoint
+   in use or another one, until local time until_us at most. Then waits for the answer for share_ms
+   at most. */
 void hf__et_h2_exchange(struct hf__et_http *http, int number, struct hf__et_exchange *x,
                         int64_t until_us, int64_t share_ms);
 void hf__et_h2_close(struct hf__et_http *http);

@@ -1,11 +1,11 @@
 /*
- * txn.c - a row is written: what a transaction asks for. See etcd.h for the keys.
+ * txn.c - builds the transaction that writes a row. See etcd.h for the keys.
  *
- * Queued waiters don't watch the row: each write would wake all of them, n wakeups a handover, and
- * as many replies of etcd's. Each waiter has an inbox instead: a key under the lease of its
- * session, which the waiter puts when it joins the queue. A write puts a notification into the
- * inboxes of the waiters that it concerns. (etcd's own lock, and Curator's before it, has each
- * waiter watch a key of its own, too.) No notification is written to an inbox that is gone.
+ * Queued waiters don't watch the row, because each write would wake all of them. Instead each
+ * waiter has an inbox: a key under the lease of its session, which the waiter puts when it joins
+ * the queue, and watches. A write puts a notification into the inboxes of the waiters that it
+ * concerns. (In etcd's own lock, and in Curator's, each waiter watches a key of its own, too.) A
+ * write makes no inbox for another client: if the inbox is gone, it puts nothing.
  */
 #include "etcd.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    WHOLE_CAP = 4096, /* of a row in a notification */
+    WHOLE_CAP = 4096, /* a longer row isn't put into a notification; in bytes */
     BUNDLE = 60,      /* this many inboxes in one operation; etcd takes 128 operations, nested ones
                          included */
     GAPS = 30,        /* one write deletes at most this many ranges of unused keys */
@@ -53,9 +53,9 @@ static int is_dead(const struct hf__et_dead *dead, uint64_t session)
     return 0;
 }
 
-/* What a session's notification contains. SHORT, the holder: for the first in the queue, which goes
-   on waiting. WHOLE, the row as well: for the holder, which will hand the key over. 0: no
-   notification. */
+/* What a session's notification contains. SHORT: the holder; for the first waiter, which goes on
+   waiting. WHOLE: the whole row, too; for the holder, which will hand the key over. 0: the session
+   gets no notification. */
 enum { SHORT = 1, WHOLE };
 
 static int concern(const hf_row *row, uint64_t session)
@@ -74,15 +74,15 @@ static const ProtobufCBinaryData none = {0, NULL};
 
 struct payloads {
     const hf_row *row;
-    const uint8_t *bytes; /* it as bytes */
+    const uint8_t *bytes; /* the row as bytes */
     size_t n_bytes;
-    int written; /* the rest is set: it is computed only if there is a waiter to notify */
+    int written; /* 1: `text` and `len` are set, which is done for the first waiter to notify */
     size_t len[WHOLE + 1];
     char text[WHOLE + 1][PAYLOAD_CAP];
-    HfEt__TxnRequest *bundle; /* of operations; NULL: none yet */
+    HfEt__TxnRequest *bundle; /* a nested transaction that notifies several; NULL: none yet */
 };
 
-/* Writes the notification of the row in both forms. */
+/* Makes the texts of the notification, SHORT and WHOLE. */
 static void write_them(struct payloads *all)
 {
     size_t n = hf__et_word(all->row, all->text[SHORT]);
@@ -109,7 +109,8 @@ static HfEt__TxnRequest *nested(struct hf__et_mem *mem)
     return txn;
 }
 
-/* Writes the notification to the session's inbox, if that exists. The inbox keeps its lease. */
+/* Adds an operation that puts the notification into the session's inbox, if that exists. The inbox
+   keeps its lease. */
 static void notify(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key, uint64_t session,
                    struct payloads *all, int what)
 {
@@ -122,7 +123,7 @@ static void notify(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *ke
     HfEt__PutRequest *put = hf__et_put(&t->mem, one, name, payload_for(all, &t->mem, what));
     if (!is_there || !put) return;
     is_there->result = HF_ET__COMPARE__RESULT__GREATER;
-    is_there->has_version = 1; /* 0 */
+    is_there->has_version = 1; /* version 0: absent */
     put->has_ignore_lease = put->ignore_lease = 1;
     op->request_txn = one;
 }
@@ -143,7 +144,8 @@ static int is_told_already(const hf_row *row, uint32_t i)
     return 0;
 }
 
-/* Notifies the sessions whose inbox isn't put by this write itself. */
+/* Adds the notifications to all sessions that the write concerns, but for those whose inboxes this
+   write puts itself: *put. */
 static void notify_all(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                        const hf_row *row, const struct hf__et_dead *put, struct payloads *all)
 {
@@ -183,9 +185,9 @@ static uint64_t *all_named(const hf_row *row, size_t *ret_n)
     return all;
 }
 
-/* Deletes keys of sessions that the row doesn't name: between two sessions of the row, in order, no
-   key is in use. One write deletes at most GAPS such ranges, and the next one that tidies others.
- */
+/* Adds operations that delete keys of sessions which the row doesn't name. With the row's sessions
+   sorted, these keys lie in the ranges between two of them. One write deletes at most GAPS ranges;
+   the next write that tidies begins elsewhere. */
 static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         const hf_row *row)
 {
@@ -197,7 +199,7 @@ static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowke
         size_t gap = (row->rev + i) % (n + 1);
         snprintf(from, sizeof from, "\t0");
         snprintf(to, sizeof to, "\tg");
-        if (gap) hf__et_tail(named[gap - 1], "/", from); /* behind SESSION and SESSION. */
+        if (gap) hf__et_tail(named[gap - 1], "/", from); /* '/' sorts just behind "SESSION." */
         if (gap < n) hf__et_tail(named[gap], "", to);
         hf__et_add_delete_all(t, hf__et_key(st, &t->mem, key->text, from),
                               hf__et_key(st, &t->mem, key->text, to));
@@ -213,9 +215,9 @@ static int somebody_listens(const hf_row *row)
     return row->n_queue != 0;
 }
 
-/* Removes the key of a session of ours that leaves the row. If others subscribe, a deletion would
-   make all of them look for a death, so the key stays without a lease until a later write deletes
-   it. */
+/* Removes the key of an own session that leaves the row. If other clients watch the row for ends of
+   sessions (`listened`), a deletion would make all of them look. So the key is put again without a
+   lease, and stays until a later write that tidies deletes it. */
 static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                      const hf_row *row, struct hf__et_mark *mark, int tidied, int listened)
 {
@@ -228,11 +230,11 @@ static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *
         hf__et_add_delete(t, hf__et_key(st, &t->mem, key->text, tail));
     if (mark->inbox == HF_ET_NO_INBOX) return;
     hf__et_add_delete(t, hf__et_inbox(st, &t->mem, key->text, mark->session));
-    mark->inbox = HF_ET_MAYBE; /* MAYBE, because a wait that joins the queue meanwhile puts the
-                                  inbox again */
+    mark->inbox = HF_ET_MAYBE; /* a wait that joins the queue meanwhile puts the inbox again */
 }
 
-/* Returns the number of our own sessions whose keys the write puts or deletes. Under `mu`. */
+/* Returns the number of own sessions whose keys the write puts or deletes. The caller holds
+   st->mu. */
 static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *row)
 {
     size_t n = 0;
@@ -242,8 +244,9 @@ static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *r
     return n;
 }
 
-/* Returns 1 if this write removes one of our own sessions from the row. *ret_moves: one of these
-   has an inbox, so a hold that moves to another session needs an inbox there. Under `mu`. */
+/* Returns 1 if this write removes one of this handle's own sessions from the row. *ret_moves: 1 if
+   such a session has an inbox, so a hold that moves to another session needs an inbox there. The
+   caller holds st->mu. */
 static int somebody_leaves(const hf_store *st, const hf_rowkey *key, const hf_row *row,
                            int *ret_moves)
 {
@@ -258,8 +261,8 @@ static int somebody_leaves(const hf_store *st, const hf_rowkey *key, const hf_ro
     return leaves;
 }
 
-/* Puts the keys of our own sessions that the row names, but for the dead, and deletes those of the
-   others. *ret_put: the sessions whose inbox is put, too. */
+/* Adds operations that put the keys of own sessions which the row names (but for those in `dead`),
+   and remove the keys of other own sessions. *ret_put: the sessions whose inboxes are put, too. */
 static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key,
                          const hf_row *row, const struct hf__et_dead *dead, struct payloads *all,
                          struct hf__et_dead *ret_put)
@@ -273,7 +276,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
     pthread_mutex_lock(&st->mu);
     int moves, leaves = somebody_leaves(st, key, row, &moves);
     int listened = moves || somebody_listens(row);
-    /* A write deletes no ranges if it might delete what it puts. */
+    /* A write that puts keys of sessions which leave the row doesn't tidy: the ranges have them. */
     int tidied = !empty && !(leaves && listened) && hf__et_tidies(row->rev) &&
                  n_beside(st, key, row) <= BESIDE;
     if (tidied) add_tidying(t, st, key, row);
@@ -286,7 +289,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
         hf__et_tail(session, "", tail);
         hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail), none, session);
         if ((!moves && !is_in_line(row, session)) || (mark && mark->inbox == HF_ET_PUT)) continue;
-        if (ret_put->n == HF_ET_OPS_CAP) continue; /* these are too many operations anyway */
+        if (ret_put->n == HF_ET_OPS_CAP) continue; /* etcd refuses so many operations anyway */
         ret_put->session[ret_put->n++] = session;
         hf__et_add_put(t, hf__et_inbox(st, &t->mem, key->text, session),
                        payload_for(all, &t->mem, concern(row, session)), session);
@@ -299,7 +302,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
 static void add_row(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
 {
-    struct payloads payloads; /* not zeroed, because it is long and only written parts are read */
+    struct payloads payloads; /* not zeroed, because it is large; only what was set is read */
     uint8_t *bytes = hf__et_row_bytes(row, &payloads.n_bytes);
     char rev[24];
     int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);

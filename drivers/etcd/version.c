@@ -1,7 +1,7 @@
 /*
- * version.c - etcd's answers by gRPC have no date; this asks for one: GET /version, over HTTP/1.1,
- * by libcurl, on a socket that dial.c has connected. libcurl itself looks up no names: it may wait
- * longer for them than it is told to.
+ * version.c - asks for the server's date, which gRPC's answers don't have: GET /version, over
+ * HTTP/1.1, by libcurl, on a socket that kit/dial.h has connected. libcurl doesn't look up the name
+ * itself, because its look-up may exceed the time limit.
  */
 #include "transport.h"
 
@@ -43,7 +43,7 @@ static curl_socket_t connected(void *arg, curlsocktype purpose, struct curl_sock
 {
     int *socket_fd = arg, fd = *socket_fd;
     (void)purpose;
-    (void)a; /* which stands for any */
+    (void)a; /* not the server's address, but set_socket's */
     *socket_fd = -1;
     return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
@@ -56,8 +56,8 @@ static int is_connected(void *arg, curl_socket_t fd, curlsocktype purpose)
     return CURL_SOCKOPT_ALREADY_CONNECTED;
 }
 
-/* Gives libcurl some address for the host, because the socket is connected already. Returns 0 if
-   there is no memory. */
+/* Makes libcurl use the connected socket, and gives it an address for the host, which it needs but
+   doesn't use. Returns 1; 0: out of memory. */
 static int set_socket(CURL *c, const char *endpoint, int *fd, struct curl_slist **addresses)
 {
     char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP], text[HF_ET_HOST_CAP + 40];
@@ -79,7 +79,7 @@ static int set_common(const struct hf__et_http *http, CURL *c, const char *endpo
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROXY, "");
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-    if (!rc) rc = curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L); /* it is seldom asked for */
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L); /* the next request is far off */
     if (!rc && http->cafile) rc = curl_easy_setopt(c, CURLOPT_CAINFO, http->cafile);
     if (!rc && http->cert) rc = curl_easy_setopt(c, CURLOPT_SSLCERT, http->cert);
     if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_SSLKEY, http->key);
@@ -107,14 +107,14 @@ static int is_other_protocol(CURLcode rc)
            rc == CURLE_WEIRD_SERVER_REPLY || rc == CURLE_RECV_ERROR;
 }
 
-/* Makes the request. Inside of the gate. */
+/* Makes the request. The caller is inside the fork gate. */
 static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
                         int64_t *ret_us, char why[HF_ET_WHY])
 {
     struct curl_slist *addresses = NULL;
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     CURLcode rc = CURLE_OUT_OF_MEMORY;
-    CURLM *multi = NULL; /* it is seldom asked for */
+    CURLM *multi = NULL; /* made for each request, because they are rare */
     CURL *c = http->date_link ? http->date_link : curl_easy_init();
     if (c) curl_easy_reset(c);
     if (c && set_common(http, c, endpoint) && set_socket(c, endpoint, &fd, &addresses) &&
@@ -123,7 +123,7 @@ static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, 
         !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
-        unsigned held = hf__low_hold(); /* it opens descriptors for itself */
+        unsigned held = hf__low_hold(); /* libcurl opens descriptors for itself */
         rc = hf__curl_perform(&multi, c);
         hf__low_free(held);
     }

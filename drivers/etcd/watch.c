@@ -1,12 +1,12 @@
 /*
- * watch.c - wakes the waiters: etcd's watches, each a request whose reply goes on.
+ * watch.c - wakes the waiters by etcd's watches: requests that go on answering.
  *
- * A stream is one watch; its end ends no other. One stream (INBOXES) covers the inboxes of this
- * handle. The streams ENDS cover deletions beside the keys in whose queues this handle has a
- * waiter: these show the ends of sessions. The streams ALL cover every write beside the other keys
- * that are waited for. Such a stream reaches from the first to the last key that was waited for
- * when the stream began. Later keys get a further stream; if a kind has too many, one new stream
- * replaces them.
+ * Each watch is a stream of its own, so the end of one ends no other. There are three kinds. The
+ * stream INBOXES covers this handle's inboxes. A stream ENDS brings the deletions of keys beside
+ * rows in whose queues this handle has a waiter: they show the ends of sessions. A stream ALL
+ * brings every write to the other rows that are waited for, and to the keys beside them. A stream
+ * of these two kinds reaches from the first to the last key that was waited for when it began.
+ * Later keys get a further stream. If a kind has too many streams, one new stream replaces them.
  */
 #include "etcd.h"
 
@@ -21,14 +21,14 @@
 
 enum { RETRY_MS = 5000, IDLE_MS = 5000 };
 
-/* What a stream is of. */
+/* What a stream brings: see above. */
 enum kind { ENDS, ALL, INBOXES };
 enum { OF_A_KIND = 4, STREAMS = 2 * OF_A_KIND + 1 };
 _Static_assert((int)STREAMS <= (int)HF_ET_STREAMS_CAP, "all of them are waited for");
 
 struct stream {
     enum kind kind;
-    char *first, *last; /* the first and the last of the keys that it watches */
+    char *first, *last; /* the first and the last key that the stream covers */
     int created, broken;
     struct hf__et_watcher *watcher;
 };
@@ -41,7 +41,7 @@ struct hf__et_watcher {
     struct stream stream[STREAMS];
     struct hf__et_stream *open[STREAMS];  /* NULL: unused */
     struct hf__et_range pending[INBOXES]; /* for each kind, the keys that no stream watches yet */
-    int inboxes, anew;                    /* inboxes are to be watched; streams have ended */
+    int inboxes, anew; /* inboxes: 1 if they have to be watched. anew: 1 if streams have ended */
     uint64_t events;
     int64_t retry_at_us, used_at_us;
 };
@@ -74,7 +74,7 @@ static void end_kind(struct hf__et_watcher *watcher, enum kind kind)
         if (watcher->stream[i].kind == kind) end_stream(watcher, i);
 }
 
-/* ---- what they say ---- */
+/* ---- what the streams bring ---- */
 
 static void receive(void *arg, const ProtobufCMessage *said)
 {
@@ -104,10 +104,11 @@ static int perform(struct hf__et_watcher *watcher)
     return ended;
 }
 
-/* ---- what is asked ---- */
+/* ---- beginning streams ---- */
 
-/* The watch of all keys from `first` to `last`. A control character comes before all that keys are
-   made of, so that what stands beside them lies in between. */
+/* Makes the request for a watch of all rows from `first` to `last`, and of the keys beside them:
+   the range ends with `last` and a newline, which sorts behind the tabulator of `last`'s own keys.
+ */
 static void request(const hf_store *st, enum kind kind, const char *first, const char *last,
                     struct hf__et_mem *mem, HfEt__WatchCreateRequest *ret)
 {
@@ -119,8 +120,8 @@ static void request(const hf_store *st, enum kind kind, const char *first, const
     ret->has_key = ret->has_range_end = ret->has_prev_kv = 1;
     ret->key = hf__et_key(st, mem, first, beside ? "\t" : "");
     ret->range_end = hf__et_key(st, mem, last, beside ? "\n" : "");
-    ret->prev_kv = kind == ENDS; /* the value before a deletion shows which session has ended: see
-                                    words.c */
+    ret->prev_kv = kind == ENDS; /* the deleted key's lease shows whether a session has ended: see
+                                    is_tidied in words.c */
     ret->n_filters = kind != ALL;
     ret->filters = &filter[kind];
 }
@@ -169,7 +170,7 @@ static int await_created(hf_store *st)
 static int disconnected(hf_store *st, const char *why, hf_error *err)
 {
     end_streams(st->watcher);
-    st->watcher->anew = 1; /* also where none was begun */
+    st->watcher->anew = 1; /* the next flush begins the missing streams */
     st->watcher->events++;
     st->watcher->retry_at_us = hf__local_us() + RETRY_MS * INT64_C(1000);
     hf__et_next(&st->http);
@@ -193,7 +194,7 @@ static enum kind kind_for(int in_line) { return in_line ? ENDS : ALL; }
 struct walk {
     struct hf__et_watcher *watcher;
     enum kind kind;
-    int all, failed; /* all: include the keys that a stream watches already */
+    int all, failed; /* all: 1 for keys that a stream covers already, too */
 };
 
 static void see_wanted(void *arg, const char *key, int in_line)
@@ -203,8 +204,8 @@ static void see_wanted(void *arg, const char *key, int in_line)
     if (hf__et_range_extend(&w->watcher->pending[w->kind], key)) w->failed = 1;
 }
 
-/* Makes the keys that are waited for in that way pending; without `all`, only those that no stream
-   watches yet. Returns 0 or HF_NOMEM. */
+/* Adds to `pending` the keys that need a stream of this kind; without `all`, only keys that no
+   stream covers yet. Returns 0 or HF_NOMEM. */
 static int pend_wanted(struct hf__et_watcher *watcher, enum kind kind, int all)
 {
     struct walk w = {watcher, kind, all, 0};
@@ -273,8 +274,8 @@ static int watch_more(hf_store *st, hf_error *err)
 static int flush_locked(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct hf__et_watcher *watcher = st->watcher;
-    /* Delivers what came so far. Keys stay watched without a wait: a holder that a notification
-       named hands the key over as the next notification says. */
+    /* Takes in what has come so far. Streams are read even if no wait is left: a holder that a
+       notification named uses later notifications for the handover. */
     perform(watcher);
     hf__et_words_listen(st->words);
     if (hf__et_words_n_wanted(st->words)) {
@@ -327,7 +328,7 @@ static int sleep_locked(hf_store *st, const hf_event_count *since, int64_t until
         int64_t now = hf__local_us(), idle_at = now + IDLE_MS * INT64_C(1000), end = until_us;
         if (perform(watcher)) return disconnected(st, "the connection broke", err);
         if (watcher->events != since->n[0] || until_us <= now) return 0;
-        /* The last wait has ended: the streams stay open for a while, for the next one. */
+        /* When the last wait has ended, the streams stay open for IDLE_MS, for the next wait. */
         int wanted = hf__et_words_n_wanted(watcher->st->words) != 0;
         if (!wanted && now - watcher->used_at_us >= IDLE_MS * INT64_C(1000))
             end_streams(watcher);
@@ -347,9 +348,9 @@ static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_
     return rc;
 }
 
-/* Reads what has come, unless another thread sleeps and so reads it. The next sleep returns for it.
-   Streams that have ended are left to that sleep, too: a look made now must be made again after
-   they are opened anew, and the sleeping thread is disconnected until then. */
+/* Reads what has come, unless another thread has the mutex: it sleeps, and so reads the streams
+   itself. Streams that have ended aren't removed here: the next sleep does that, and then returns,
+   so that waits look again after the streams were opened anew. */
 static void catch_up(struct hf__et_watcher *watcher)
 {
     if (pthread_mutex_trylock(&watcher->mu)) return;
@@ -359,8 +360,7 @@ static void catch_up(struct hf__et_watcher *watcher)
 
 static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    /* A holder doesn't sleep in next_event, so its notification may have come without being
-       read. */
+    /* While a handle has only a holder, and no wait, no thread reads the streams; so this does. */
     if (hf__et_words_wanted(st->words, key)) catch_up(st->watcher);
     return hf__et_words_told(st->words, key, row);
 }

@@ -1,13 +1,14 @@
 /*
- * words.c - notifications: one watch delivers the inboxes (txn.c) of all waiters of a handle, and
- * each notification goes to the waiter that it concerns.
+ * words.c - notifications: one watch brings what is put into all inboxes (txn.c) of a handle; each
+ * notification is kept for the key that it concerns.
  *
- * A notification names the holder of the key and, if the row is short, carries the row as it was
- * written. A waiter that the notification names holds the lock at once, without a read, and hands
- * it over without a read. Any other event of a key (the end of a session; any write, if no waiter
- * of this handle is in the key's queue) makes the waiters for that key look.
+ * A notification names the holder of the key. If the row is short, it has the row, too, as it was
+ * written. A waiter that the notification names holds the lock at once, without a read; a holder
+ * that has the row hands the key over without a read. Other events of a key make the waiters for
+ * that key look: the end of a session; and any write, if no waiter of this handle is in the key's
+ * queue.
  *
- * A notification is trusted: a client that can write an inbox can write the row, too.
+ * Notifications are trusted, because a client that can write an inbox can write the row, too.
  */
 #include "etcd.h"
 
@@ -18,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After an event, so many listens suffice for each wait to look; between two listens, so many waits
-   look. */
+/* How long an event counts as unread, in flushes: UNREAD_LISTENS, and one more for each
+   LOOKS_AT_ONCE waits of the handle, because so many waits look between two flushes. */
 enum { UNREAD_LISTENS = 2, LOOKS_AT_ONCE = 64 };
 
 struct word {
@@ -32,7 +33,7 @@ struct word {
 /* A key that a wait has subscribed to, now or before. */
 struct subscription {
     struct hf__sub_key key;
-    uint8_t told;    /* 1: a notification came, and after it only events that it explains */
+    uint8_t told;    /* 1: a notification came, and no event since that needs a look at the row */
     uint64_t unread; /* the flush until which a wait may still have to look, because of an event
                         that no notification explains; 0: none */
     uint64_t revision, inbox_revision; /* etcd's revision of the last event; and of the last
@@ -46,7 +47,7 @@ struct hf__et_words {
     uint64_t listens;
 };
 
-/* ---- a word ---- */
+/* ---- the text of a notification ---- */
 
 size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP])
 {
@@ -98,7 +99,7 @@ void hf__et_words_close(hf_store *st)
     free(st->words);
 }
 
-/* Returns the subscription to the key; NULL: none. Under the mutex. */
+/* Returns the subscription to the key; NULL: none. The caller holds w->sub.mu. */
 static struct subscription *find(const struct hf__et_words *w, uint64_t hash)
 {
     return (struct subscription *)hf__sub_of_hash(&w->sub, hash, NULL);
@@ -114,8 +115,8 @@ int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key)
     int same;
     pthread_mutex_lock(&w->sub.mu);
     struct subscription *k = (struct subscription *)hf__sub_want(&w->sub, key, NULL, 0, &same);
-    /* A notification for the subscriber before isn't used. This waiter may be the holder that it
-       named; or it may be old, since nothing is written while the queue is empty. */
+    /* A notification that came for another request isn't used for this one. It may be out of date:
+       while the queue is empty no notification is written. */
     if (k && !same) {
         k->told = 0;
         k->unread = 0;
@@ -175,7 +176,7 @@ static void forget(struct hf__sub_key *key, void *arg)
     struct subscription *k = (struct subscription *)key;
     k->told = 0;
     k->unread = 0;
-    k->revision = k->inbox_revision = 0; /* they may begin anew */
+    k->revision = k->inbox_revision = 0; /* a cluster that was made anew counts from 1 again */
 }
 
 void hf__et_words_forget(struct hf__et_words *w)
@@ -186,8 +187,8 @@ void hf__et_words_forget(struct hf__et_words *w)
     pthread_mutex_unlock(&w->sub.mu);
 }
 
-/* Writes into `row` what the notification says. Returns 0 if that is too little. Under the
-   mutex. */
+/* Makes *row what the last notification of the key says: the whole row, or its only holder. Returns
+   1; 0: it says neither. The caller holds the mutex. */
 static int tell(const struct subscription *k, hf_row *row)
 {
     const char *why;
@@ -226,8 +227,8 @@ int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
 
 /* ---- what happens ---- */
 
-/* Returns 1 if another stream has brought that revision already; otherwise notes it. Under the
-   mutex. */
+/* Returns 1 if a stream has brought that revision already; else notes it and returns 0. The caller
+   holds the mutex. */
 static int is_old(uint64_t *last, uint64_t revision)
 {
     int is = revision <= *last;
@@ -253,7 +254,8 @@ static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t rev
     pthread_mutex_lock(&w->sub.mu);
     struct subscription *k = find(w, hash);
     if (k && !is_old(&k->inbox_revision, revision)) {
-        /* A renewal, or a change of the queue behind, changes nothing for these waiters. */
+        /* The same holder as before (a renewal, or a change further back in the queue) needs no
+           look. */
         looks = !(k->told && word.token && k->word.token == word.token &&
                   !memcmp(k->word.id, word.id, 16));
         k->told = 1;
@@ -269,9 +271,9 @@ static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t rev
     return looks;
 }
 
-/* An event that no notification explains may be the end of a session. A notification that comes
-   after it may not know of that end, and so isn't used until a wait has looked at the row. Where
-   few waits are to look, that takes UNREAD_LISTENS flushes at most. */
+/* Takes in an event that isn't a notification, perhaps the end of a session. Returns 1 if a wait
+   has to look. A notification that comes after it may have been written before that end, so it
+   isn't used until a wait has looked at the row: until the flush `unread`. */
 static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
 {
     pthread_mutex_lock(&w->sub.mu);
@@ -305,9 +307,9 @@ static int own_key(const ProtobufCBinaryData *key, size_t n_prefix, uint64_t *re
     return 1;
 }
 
-/* Returns 1 if the event only removes the key of a party that is no longer in the row. The write of
-   the row that left such a key without a lease has been notified already. (The row itself has no
-   lease either, but its name doesn't end in hexadecimal digits.) */
+/* Returns 1 if the event is only the deletion of a key that a session left without a lease when it
+   left the row (txn.c). That write of the row was an event before. (The row and its rev have no
+   lease either, but their names don't end in a tabulator and hexadecimal digits.) */
 static int is_tidied(const HfEt__Event *event, size_t n_prefix)
 {
     const ProtobufCBinaryData *key = &event->kv->key;
