@@ -29,8 +29,9 @@
  *   - Times are in milliseconds (_ms) or microseconds (_us). Keys are UTF-8, 1 to 512 bytes,
  *     without control characters.
  *
- * What no lock can promise: a program may be paused after it looked. If a late write would do
- * damage, pass hf_token() with it and let the resource refuse a smaller token than it has seen.
+ * What no lock can prevent: a program is paused after it has checked that it holds, and writes when
+ * its lease is over. If such a late write would do damage, pass hf_token() with each write, and let
+ * the resource refuse a smaller token than it has seen.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -63,9 +64,9 @@ extern "C" {
    caller may have that name: INVALID. */
 #define HF_OWNER_ENDED "(ended)"
 
-/* name, number, exit status of the command, text; what is so then; what to do. hf_code_text,
-   hf_code_state and hf_code_action, the advice of the command's -v, and doc/messages.md have them
-   from here. */
+/* Each code: name, number, exit status of the command, text; the state after it; what to do.
+   hf_code_text, hf_code_state and hf_code_action, the advice of the command's -v, and
+   doc/messages.md are made from this table. */
 #define HF_CODES(X)                                                                          \
     X(OK, 0, 0, "ok", "it was done", "")                                                     \
     X(BUSY, -1, 75, "held by another", "nothing was changed",                                \
@@ -161,19 +162,19 @@ typedef struct hf_options {
     size_t size;
     int64_t wait_ms;     /* how long to wait: 0 tries once, HF_FOREVER (the default) has no limit */
     int64_t lease_ms;    /* 0: the store's default (see hf_open); else 100 to 86,400,000 */
-    int64_t max_hold_ms; /* 0: none; else the hold is over (lost) after so long, renewed or not; the
-                            key is free once the holder has released it (or its lease ran out,
-                            which it does on etcd: only when this process has ended) */
-    int64_t at_least_ms; /* 0: none; else hf_release keeps the key taken until so long after the
-                            grant; not above max_hold_ms, if that is given */
+    int64_t max_hold_ms; /* 0: no limit; else the lock is lost after so long, renewed or not. The
+                            key becomes free when the holder releases it, or when the lease runs
+                            out; on etcd that is only after this process has ended */
+    int64_t at_least_ms; /* 0: none; else the key stays taken for so long after the grant, even if
+                            hf_release is called before; not above max_hold_ms, if that is given */
     enum hf_mode mode;
     uint32_t limit;            /* HF_LIMITED: 1 to 1,000 */
     unsigned flags;            /* of enum hf_flag */
     const char *owner;         /* NULL: the handle's */
     const char *note;          /* NULL: the handle's */
-    const uint8_t *request_id; /* NULL: random; else 16 bytes: the same request asked again is the
-                                  same grant, with the same token; it is bound to the process that
-                                  asked last */
+    const uint8_t *request_id; /* NULL: random; else 16 bytes: a request that is repeated with the
+                                  same id gets the same grant, with the same token; the grant is
+                                  bound to the process that asked last */
 } hf_options;
 #define HF_OPTIONS_INIT                                                               \
     {                                                                                 \
@@ -190,26 +191,26 @@ typedef struct hf_options {
 HF_API HF_MUST_USE int hf_open(const char *url, const hf_open_options *options, hf **ret,
                                hf_error *err);
 
-/* Cancels every wait, awaits the calls that acquire or adopt, releases every lock that is still
-   held (but HF_DETACHED ones), closes. NULL is accepted. Locks that weren't released by then must
-   not be used any more. If the store doesn't answer for io_timeout_ms, what is left ends by its
-   lease. */
+/* Cancels every wait, awaits the calls under way, releases every lock that is still held (but
+   HF_DETACHED ones), and closes the store. NULL is accepted. Locks that weren't released before
+   must not be used any more. If the store doesn't answer for io_timeout_ms, the locks that are left
+   end by their leases. */
 HF_API void hf_close(hf *store);
 
-/* The beginning of hf_close, for a program that awaits its own threads before it calls that:
-   cancels every wait, and refuses calls from now on (CANCELED), except for releases, renewals and
-   marks. A mark that is under way is tried for io_timeout_ms more. Doesn't block. NULL is
+/* Begins to close, for a program that awaits its own threads before it calls hf_close: cancels
+   every wait, and refuses new calls (CANCELED), except hf_release, hf_renew and hf_once_finish. An
+   hf_once_finish that is under way is tried for io_timeout_ms more. Doesn't block. NULL is
    accepted. */
 HF_API void hf_close_begin(hf *store);
 
 /*
  * Acquires `key`, waiting in the store's queue (FIFO) for up to wait_ms. On HF_OK the lock is the
- * caller's to release. BUSY: wait_ms is 0 and somebody else holds it, or waits for it. TIMEOUT:
+ * caller's to release. BUSY: wait_ms is 0, and another holds the key or waits for it. TIMEOUT:
  * wait_ms passed. RECURSIVE: wait_ms is HF_FOREVER, and this thread, or the owner that the options
- * name, holds the key through this handle: it would wait for itself without end. Asked with a
- * request_id, the same request is the same grant again.
- * UNKNOWN: the store didn't answer, or didn't take the request back when it was given up, and may
- * have granted or may yet grant it; that grant ends by itself.
+ * name, holds the key through this handle: the call would wait for itself for ever. (A request that
+ * is repeated with its request_id gets its grant again instead.)
+ * UNKNOWN: the store didn't answer, or didn't confirm that the request was withdrawn. The store may
+ * have granted it, or may yet; that grant ends by itself.
  */
 HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *options,
                                   hf_lock **ret, hf_error *err);
@@ -225,15 +226,15 @@ HF_API HF_MUST_USE int hf_acquire_all(hf *store, const char *const *keys, size_t
    once instead. */
 typedef void hf_acquired_fn(void *arg, int code, hf_lock *lock, const hf_error *err);
 
-/* Starts an acquisition and returns at once. If this fails, `done` is never called; else exactly
-   once, and never before this returned unless another thread runs it. A wait costs neither thread
-   nor connection. */
+/* Starts an acquisition and returns at once. If this fails, `done` is never called; otherwise
+   exactly once, on a library thread, perhaps before this returns. A wait costs neither thread nor
+   connection. */
 HF_API HF_MUST_USE int hf_acquire_start(hf *store, const char *key, const hf_options *options,
                                         hf_acquired_fn *done, void *arg, hf_wait **ret,
                                         hf_error *err);
 
-/* Gives up the acquisition: `done` gets CANCELED, unless it was called before or is being called.
-   Any thread. */
+/* Gives up the acquisition: `done` gets CANCELED, unless the acquisition has ended already. Any
+   thread. */
 HF_API void hf_wait_cancel(hf_wait *wait);
 
 /* Cancels the acquisition if need be, waits until `done` has returned, and frees the wait. NULL is
@@ -241,11 +242,10 @@ HF_API void hf_wait_cancel(hf_wait *wait);
 HF_API void hf_wait_free(hf_wait *wait);
 
 /*
- * Gives the key back, wakes the next waiter, and frees the lock, whatever the result. HF_OK also
- * when the reply was lost but the store shows the grant gone, and when the lease ended between this
- * call and its end at the store. LOST: the grant had ended before this call, or was broken; its
- * successor is not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. With
- * NULL: HF_OK.
+ * Releases the key, wakes the next waiter, and frees the lock, whatever the result. HF_OK also if
+ * the reply was lost but the store shows that the grant is gone, and if the lease ended during this
+ * call. LOST: the grant had ended before this call, or was broken; the next holder is not affected.
+ * UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. With NULL: HF_OK.
  */
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 
@@ -257,49 +257,53 @@ HF_API int hf_renew(hf_lock *lock, int64_t lease_ms, hf_error *err);
 HF_API uint64_t hf_token(const hf_lock *lock);    /* the fencing token, below 2^53 */
 HF_API const char *hf_key(const hf_lock *lock);   /* borrowed */
 HF_API const char *hf_owner(const hf_lock *lock); /* borrowed */
-HF_API int64_t hf_left_ms(const hf_lock *lock);   /* the holder may believe for so long; <= 0: lost
-                                                     (an adopted lock: perhaps). INT64_MAX: as long
-                                                     as this process lives */
+HF_API int64_t hf_left_ms(const hf_lock *lock); /* for how long the holder may rely on the lock; 0:
+                                                   it is lost (an adopted lock: perhaps).
+                                                   INT64_MAX: as long as this process lives */
 
 /* Returns a descriptor that becomes readable when the lock is lost; borrowed; -1: out of
    descriptors. */
 HF_API int hf_lost_fd(hf_lock *lock);
 
 /* Calls `lost(arg, lock)` once, on a library thread, when the lock is lost before it is released;
-   at once if it is lost already. It must not wait for long: other losses are told after it. One
-   callback a lock; a later call replaces it, NULL removes it. hf_release waits for a running
-   callback, unless called by it.
-   Returns: HF_OK. UNAVAILABLE, NOMEM: the thread that would call `lost` could not be started, and
-   the callback is as it was before. LOST: the lock belongs to the parent of a fork. */
+   at once if it is lost already. The callback must not wait for long: other losses are reported
+   after it. A lock has one callback; a later call replaces it, NULL removes it. hf_release waits
+   for a running callback, unless the callback calls it. Returns: HF_OK. UNAVAILABLE, NOMEM: the
+   thread that would call `lost` could not be started, and the callback is as it was before. LOST:
+   the lock belongs to the parent of a fork. */
 HF_API int hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
 
-/* Says why a lock was lost, without asking the store.
-   Returns: 0: not lost, as far as the handle has noticed. LOST: lost; `err` names the cause: the
-   store ended the grant, or max_hold_ms did (sys ETIME), or the lease ran out, and then the first
-   renewal that failed. CORRUPT: lost because the store, or the row, is damaged. */
+/* Tells why a lock was lost, without asking the store.
+   Returns: 0: not lost, as far as the handle knows. LOST: `err` names the cause: the store has
+   ended the grant; max_hold_ms is over (err->sys is ETIME); or the lease has run out, with the
+   error of the first renewal that failed. CORRUPT: lost because the store, or the row, is damaged.
+ */
 HF_API int hf_lost_reason(const hf_lock *lock, hf_error *err);
 
 /* Asks the store whether the lock is held at this moment. 0: it is. LOST: it isn't. */
 HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
 
 /*
- * Enters: shows the token to the fence that the guard of the data keeps in the same store (see
- * `holdfast guard`), so that from 0 on it refuses what an earlier holder still writes. Before the
- * first read of those data; they are read and written on the caller's own connection. `where` names
- * the fence as the store does it; NULL: the one that the guard has for the key. LOST: the grant is
- * over, for its holder too. UNSUPPORTED: by this store, or no guard is there. UNKNOWN: the fence
- * may not be raised; enter again before reading. One round trip.
+ * Raises a fence to the lock's token, by one round trip. The fence belongs to a guard that protects
+ * the caller's data in the same store (see `holdfast guard`). Once this has returned 0, the guard
+ * refuses what an earlier holder still writes. Call it before the first read of the data, which the
+ * caller reads and writes by its own connection. `where` names the fence in the store's own syntax;
+ * NULL: the fence that the guard has for the key. LOST: the grant is over. UNSUPPORTED: this store
+ * has no fences, or the guard is missing. UNKNOWN: the fence may not be raised; call this again
+ * before reading.
  */
 HF_API HF_MUST_USE int hf_enter(hf_lock *lock, const char *where, hf_error *err);
 
 /*
- * Takes charge of a grant made elsewhere (HF_DETACHED, another process), named by key and token.
- * The lock isn't renewed in the background, and hf_close leaves it; a hold that is bound to another
- * process stays so (hf_confirm tells whether that lives; hf_left_ms doesn't). Known of it is what
- * the store has at that moment: mode, owner, the lease and its end; renewals by others may go
- * unnoticed. What else was asked for isn't: at_least_ms (hf_release gives the key back at once),
- * max_hold_ms, and which thread has it (a thread that asks for it again doesn't get RECURSIVE).
- * LOST if that grant is over.
+ * Makes a lock for a grant that was made elsewhere (HF_DETACHED, or by another process), named by
+ * key and token. LOST: that grant is over.
+ *
+ * The lock isn't renewed in the background, and hf_close doesn't release it. A hold that is bound
+ * to another process stays bound to it; hf_confirm tells whether that process lives, hf_left_ms
+ * doesn't. The lock knows what the store has at this moment: mode, owner, the lease and its end. It
+ * may not notice renewals by others. It doesn't know at_least_ms (hf_release frees the key at
+ * once), max_hold_ms, or the thread that acquired it (which doesn't get RECURSIVE if it asks
+ * again).
  */
 HF_API HF_MUST_USE int hf_adopt(hf *store, const char *key, uint64_t token, hf_lock **ret,
                                 hf_error *err);
@@ -308,28 +312,31 @@ typedef struct hf_once {
     hf_lock *lock;              /* RUN: the lock, to be ended by hf_once_finish or hf_release; NULL:
                                    the event is done */
     int64_t done_us;            /* when it was done, by the store's clock (about the time of day) */
-    char owner[HF_OWNER_CAP];   /* by whom */
-    char result[HF_RESULT_CAP]; /* with what result */
+    char owner[HF_OWNER_CAP];   /* the owner of the run that marked it */
+    char result[HF_RESULT_CAP]; /* that run's result */
 } hf_once;
 
-/* Begins the event `key`: see hf_once. BUSY (or TIMEOUT): somebody runs it now. A runner that dies
-   or releases leaves it undone; a runner that names the owner of a dead run waits for the end of
-   that run's hold. With HF_AT_MOST_ONCE it is marked (for keep_ms) before this returns. The marker
-   is durable. INVALID: another mode than HF_EXCLUSIVE. RECURSIVE: as hf_acquire. */
+/* Begins the event `key`: HF_OK with ret->lock: the caller is to run it; HF_OK without: it is done.
+   BUSY (or TIMEOUT): another run is under way. A run that dies or releases its lock leaves the
+   event undone. A run with the same owner as a dead run also waits until that run's hold has ended.
+   With HF_AT_MOST_ONCE the event is marked as done (for keep_ms) before this returns, and the
+   marker is durable. INVALID: another mode than HF_EXCLUSIVE. RECURSIVE: as hf_acquire. */
 HF_API HF_MUST_USE int hf_once_begin(hf *store, const char *key, int64_t keep_ms,
                                      const hf_options *options, hf_once *ret, hf_error *err);
 
-/* hf_once_begin, started as by hf_acquire_start: `done` gets HF_OK and the lock (RUN), or HF_OK and
-   NULL, and then *ret says when, by whom and with what result. `ret` has to last until then. */
+/* Does what hf_once_begin does, started as by hf_acquire_start. `done` gets HF_OK and the lock: run
+   the event; or HF_OK and NULL: it is done, and *ret says when, by which owner and with what
+   result. `ret` has to last until then. */
 HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms,
                                      const hf_options *options, hf_once *ret, hf_acquired_fn *done,
                                      void *arg, hf_wait **wait, hf_error *err);
 
-/* Turns the hold into a marker kept for keep_ms (HF_FOREVER: never pruned), durable on return, and
-   frees the lock whatever the result. `result` may be NULL; it is cut to 255 bytes, and what isn't
-   UTF-8 in it becomes '?'. If the store is away, it is tried as long as the hold lasts, for a
-   minute at most. LOST: the hold was over; not marked. UNKNOWN: it may be marked. UNAVAILABLE: it
-   isn't. INVALID: keep_ms is none, or the hold isn't exclusive. */
+/* Turns the hold into a marker that is kept for keep_ms (HF_FOREVER: never pruned) and is durable
+   on return, and frees the lock whatever the result. `result` may be NULL; it is cut to 255 bytes,
+   and bytes that aren't UTF-8 become '?'. If the store doesn't answer, the call tries again for as
+   long as the hold lasts, a minute at most. LOST: the hold was over; the event isn't marked.
+   UNKNOWN: the event may be marked. UNAVAILABLE: it isn't. INVALID: keep_ms is neither HF_FOREVER
+   nor at least 1, or the hold isn't exclusive. */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
 /* One holder or waiter, for display. */
@@ -346,7 +353,7 @@ typedef struct hf_party_info {
 
 typedef struct hf_info {
     char key[HF_KEY_CAP];
-    uint64_t rev;                   /* 0: nobody has used the key */
+    uint64_t rev;                   /* 0: the store has no row of this key */
     uint64_t token;                 /* of the last grant */
     int64_t now_us;                 /* the store's clock */
     int64_t done_us, keep_until_us; /* 0, 0: no marker; keep_until_us HF_FOREVER: for ever */
@@ -356,8 +363,8 @@ typedef struct hf_info {
     const hf_party_info *parties; /* the holders, then the waiters in order */
 } hf_info;
 
-/* Called for each key; the info is borrowed for the call. Nonzero ends the listing with success.
-   May not call hf_close, which waits for it (and ends the listing with CANCELED). */
+/* Called for each key; `info` is valid during the call only. Nonzero ends the listing with success.
+   Must not call hf_close, which waits for the callback (and ends the listing with CANCELED). */
 typedef int hf_info_fn(void *arg, const hf_info *info);
 
 /* Shows one key, also an unused one (rev 0). Holders that are over or dead are not shown. */
@@ -368,18 +375,19 @@ HF_API int hf_peek(hf *store, const char *key, hf_info_fn *see, void *arg, hf_er
    row. */
 HF_API int hf_list(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
 
-/* Shows every key with the prefix that is held or waited for, then each change as it is noticed,
-   until `see` returns nonzero. `see` is also called with NULL about four times a second. */
+/* Shows every key with the prefix that is held or waited for, then each key that has changed, until
+   `see` returns nonzero. Looks at the store about four times a second, and calls `see` with NULL
+   after each look. */
 HF_API int hf_watch(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
 
 /* Ends the grant with this token, so that its holder loses it. LOST: that grant is over already. */
 HF_API int hf_break(hf *store, const char *key, uint64_t token, hf_error *err);
 
-/* Removes the mark of an event that is done, for good on return: the event may run again.
-   Returns: HF_OK. LOST: it is not marked as done. */
+/* Removes the marker of an event that is done, durably on return: the event may run again.
+   Returns: HF_OK. LOST: the event isn't marked as done. */
 HF_API int hf_forget(hf *store, const char *key, hf_error *err);
 
-/* Deletes rows that are free, unmarked (or past their keep time) and idle for idle_ms (at least
+/* Deletes rows that are free, have no marker in force, and were not written for idle_ms (at least
    60,000). Adds the number of deleted rows to *ret_n. */
 HF_API int hf_prune(hf *store, int64_t idle_ms, uint64_t *ret_n, hf_error *err);
 
@@ -392,8 +400,9 @@ typedef struct hf_stats {
 } hf_stats;
 HF_API int hf_get_stats(hf *store, hf_stats *ret);
 
-/* Returns the descriptor whose open file description carries the life of this handle's holds (file:
-   only; otherwise -1). Borrowed. A child that inherits a dup of it keeps the holds alive. */
+/* Returns the descriptor on which this handle's holds depend (`file:` only; otherwise -1): they
+   last until the last copy of it is closed. Borrowed. A child that inherits a dup of it keeps the
+   holds alive. */
 HF_API int hf_session_fd(const hf *store);
 
 HF_API const char *hf_version(void);              /* "0.1.0" */
@@ -414,7 +423,7 @@ HF_API int hf_store_warning(hf *store, char *ret, size_t cap);
 HF_API void hf_release_scope(hf_lock **lock);
 
 /*
- * A lock that is given back when its scope is left, by return, break or goto:
+ * A lock that is released when its scope is left, by return, break or goto:
  *     HF_SCOPED hf_lock *lock = NULL;
  *     if (hf_acquire(store, key, NULL, &lock, &err)) return err.code;
  */

@@ -1,5 +1,5 @@
 /*
- * holdfast.hpp - holdfast.h for C++11 and later: what was acquired is given back.
+ * holdfast.hpp - holdfast.h for C++11 and later: destructors release what was acquired.
  *
  *     holdfast::store store("file:/var/lib/shop/locks");
  *     {
@@ -41,7 +41,7 @@ class error : public std::runtime_error
     int code_, sys_;
 };
 
-// All options have their defaults; set those that are to differ.
+// The options of an acquisition, all with their defaults; set those that are to differ.
 struct options : hf_options {
     options() : hf_options(HF_OPTIONS_INIT) {}
 };
@@ -51,7 +51,7 @@ class lock
 {
   public:
     lock() noexcept = default;
-    explicit lock(hf_lock *taken) noexcept : lock_(taken) {} // takes charge of it
+    explicit lock(hf_lock *taken) noexcept : lock_(taken) {} // takes ownership
     lock(lock &&other) noexcept = default;
     lock &operator=(lock &&other) noexcept
     {
@@ -69,7 +69,7 @@ class lock
     const char *owner() const noexcept { return hf_owner(lock_.get()); }
     std::int64_t left_ms() const noexcept { return hf_left_ms(lock_.get()); }
 
-    // Releases the key now. The lock is empty afterwards, whether it throws or not.
+    // Releases the key now. The lock is empty afterwards, even if this throws.
     void release()
     {
         hf_error e;
@@ -88,15 +88,16 @@ class lock
         if (rc && rc != HF_LOST) throw error(e);
         return rc == 0;
     }
-    // Shows the token to the guard of the data. Call it before the data are read; see hf_enter.
+    // Raises the fence of the data's guard to the token, before the data are read; see hf_enter.
     void enter(const char *where = nullptr)
     {
         hf_error e;
         if (hf_enter(lock_.get(), where, &e)) throw error(e);
     }
     // Calls `lost` once, on a thread of the library, when the lock is lost before it is released;
-    // at once if it is lost already. It must not wait for long, and must not throw. It may release
-    // the lock. One callback a lock: a later call replaces it, an empty function removes it.
+    // at once if it is lost already. `lost` must not wait for long, and must not throw; it may
+    // release the lock. A lock has one callback: a later call replaces it, an empty function
+    // removes it.
     void on_lost(std::function<void()> lost)
     {
         std::shared_ptr<std::function<void()>> next;
@@ -123,7 +124,7 @@ class lock
     using callback = std::shared_ptr<std::function<void()>>;
     static void call(void *arg, hf_lock *) noexcept
     {
-        callback lost = *static_cast<callback *>(arg); // it may destroy its lock
+        callback lost = *static_cast<callback *>(arg); // a copy: the callback may destroy its lock
         (*lost)();
     }
     struct release_quietly {
@@ -133,8 +134,9 @@ class lock
     std::unique_ptr<hf_lock, release_quietly> lock_;
 };
 
-// An event that was begun by store::once. True: it is the caller's to run, and is undone until
-// finish() is called. False: it has been done, and the rest says when, by whom, with what result.
+// An event that was begun by store::once. If it converts to true, the caller is to run the event,
+// which is undone until finish() is called. If false, the event is done, and done_us, done_by and
+// result say when, by which owner and with what result.
 class event
 {
   public:
@@ -143,13 +145,13 @@ class event
     {
     }
     explicit operator bool() const noexcept { return static_cast<bool>(held_); }
-    lock &held() noexcept { return held_; } // while it runs
+    lock &held() noexcept { return held_; } // the lock, while the event runs
     std::int64_t done_us() const noexcept { return done_.done_us; }
     const char *done_by() const noexcept { return done_.owner; }
     const char *result() const noexcept { return done_.result; }
 
-    // Marks the event as done and releases the key, whether it throws or not. If it throws, the
-    // event may not be marked.
+    // Marks the event as done, and releases the key. If this throws, the event may not be marked;
+    // the key is released all the same.
     void finish(const std::string &result = std::string())
     {
         hf_error e;
@@ -162,7 +164,7 @@ class event
     std::int64_t keep_ms_;
 };
 
-// An acquisition that was started by store::start. Destroying it gives it up.
+// An acquisition that was started by store::start. The destructor gives it up.
 class pending
 {
   public:
@@ -250,7 +252,7 @@ class store
             throw error(e);
         return lock(taken);
     }
-    // Does the same, but returns an empty lock if the key wasn't obtained within how.wait_ms.
+    // As acquire, but returns an empty lock if the key wasn't obtained within how.wait_ms.
     lock try_acquire(const std::string &key, options how = no_wait())
     {
         hf_lock *taken;
@@ -267,7 +269,7 @@ class store
         std::vector<const char *> names;
         for (const std::string &key : keys) names.push_back(detail::plain(key, "acquire"));
         std::vector<hf_lock *> taken(keys.size());
-        std::vector<lock> locks(keys.size()); // before any key is held, because this may throw
+        std::vector<lock> locks(keys.size()); // allocated before any key is held: it may throw
         hf_error e;
         if (hf_acquire_all(store_.get(), names.data(), names.size(), &how, taken.data(), &e))
             throw error(e);
