@@ -5,7 +5,6 @@
 #define HF_BELIEF_H
 
 #include "holdfast_driver.h"
-#include "step.h"
 
 /* Returns the local time until which the holder of a lock with a session may believe. */
 int64_t hf__session_until(const hf_lock *lock);
@@ -14,14 +13,6 @@ int hf__believed(const hf_lock *lock);
 /* Returns 1 if hf__believed, or if only the store can tell: for an adopted lock with a session,
    which another process may keep. */
 int hf__perhaps_held(const hf_lock *lock);
-/* One reading of the local clock and the store's, made by hf__moment. hf__perhaps_held_at answers
-   for that moment, so that many locks need only one reading. */
-struct hf_moment {
-    int64_t local_us;
-    struct hf_time store;
-};
-struct hf_moment hf__moment(hf *h);
-int hf__perhaps_held_at(const hf_lock *lock, const struct hf_moment *now);
 /* Returns 1 if the lease may have ended by now, whether or not the lock is marked as lost. */
 int hf__time_is_over(const hf_lock *lock);
 

@@ -54,6 +54,12 @@ struct renewal {
     hf_error err; /* why `rc` is negative; code 0: the driver didn't say */
 };
 
+/* When a call is made: by the local clock, and by the store's. */
+struct moment {
+    int64_t local_us;
+    struct hf_time store;
+};
+
 struct hf_renew_batch {
     size_t n, n_sent;
     struct renewal one[HF_RENEWALS_AT_ONCE];
@@ -88,12 +94,12 @@ static int is_due(const hf_lock *l, int64_t now_us, int soon)
 }
 
 /* Adds the other grants of the key whose renewals are due, too. */
-static void add_others(struct renewal *r, const struct hf_moment *now, int soon)
+static void add_others(struct renewal *r, const struct moment *now, int soon)
 {
     hf_lock *last = r->first;
     for (hf_lock *l = r->first->e->locks; l; l = l->next) {
         if (!hf__renewable(l) || l->pending_release || !is_due(l, now->local_us, soon) ||
-            !hf__perhaps_held_at(l, now))
+            !hf__perhaps_held(l))
             continue;
         seize(l, now->store.lo_us);
         last = last->renewed_with = l;
@@ -141,7 +147,7 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
 }
 
 /* Returns how long the store may take for this renewal, in µs. The lock is seized. */
-static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const struct hf_moment *now,
+static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const struct moment *now,
                         int64_t trip_us)
 {
     int64_t left_us = l->expires_us ? l->expires_us - now->store.hi_us : lease_us(l);
@@ -152,7 +158,7 @@ static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const str
 /* Takes renewals for one call, which is made at *now. Returns how long the store may take for it,
    in µs. */
 static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most,
-                       const struct hf_moment *now)
+                       const struct moment *now)
 {
     int64_t least = h->port.io_timeout_ms * 1000, trip_us = hf__port_round_trip_us(&h->port);
     hf_lock *l;
@@ -160,7 +166,7 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
     while (b->n < most && (l = next_grant(h, queue, b->n, now->local_us))) {
         struct renewal *r = &b->one[b->n];
         if (!hf__renewable(l) || waits_for_key(l)) continue;
-        if (!hf__perhaps_held_at(l, now)) {
+        if (!hf__perhaps_held(l)) {
             hf__mark_expired(l);
             continue;
         }
@@ -327,7 +333,7 @@ static void end(struct renewal *r)
 
 int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
 {
-    struct hf_moment now = hf__moment(h); /* one reading of the clocks for all locks */
+    const struct moment now = {hf__local_us(), hf__port_now(&h->port)};
     int64_t patience_us = collect(h, b, queue, most, &now), sent_us = now.local_us;
     if (!b->n) return 0;
     pthread_mutex_unlock(&h->mu);
