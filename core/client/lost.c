@@ -90,7 +90,6 @@ int hf_lost_fd(hf_lock *l)
         l->lost_fd = hf__fd_above(eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK));
         l->ask_at_us = 0;
         hf__set_deadline(l);
-        hf__kick_monitor(h, 0);
     }
     int fd = l->lost_fd;
     pthread_mutex_unlock(&h->mu);
@@ -111,7 +110,6 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
     if (!rc && lost) {
         l->ask_at_us = 0;
         hf__set_deadline(l);
-        hf__kick_monitor(h, 0);
     }
     pthread_mutex_unlock(&h->mu);
     return rc;

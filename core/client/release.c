@@ -190,7 +190,6 @@ static void keep_trying(hf_lock *l)
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__set_deadline(l);
     if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL)) hf__wake_renewer(l->h);
-    hf__kick_monitor(l->h, 0);
     pthread_cond_broadcast(&l->h->changed);
 }
 
