@@ -34,20 +34,16 @@ int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)
                        HF_KEY_CAP - 1);
     const unsigned char *s = (const unsigned char *)text;
     size_t i = 0;
-    while (s[i]) {
-        if (i >= HF_KEY_CAP - 1)
-            return hf_fail(err, HF_INVALID, 0, "key '%.40s...': longer than %d bytes", text,
-                           HF_KEY_CAP - 1);
+    for (size_t n; s[i]; i += n) {
         if (s[i] < 0x20 || s[i] == 0x7f || (s[i] == 0xc2 && s[i + 1] >= 0x80 && s[i + 1] < 0xa0))
             return hf_fail(err, HF_INVALID, 0, "key '%.40s': control character at byte %zu", text,
                            i);
-        size_t n = hf__utf8(s + i);
+        n = hf__utf8(s + i);
         if (!n) return hf_fail(err, HF_INVALID, 0, "key '%.40s': not UTF-8 at byte %zu", text, i);
-        i += n;
+        if (i + n >= HF_KEY_CAP)
+            return hf_fail(err, HF_INVALID, 0, "key '%.40s...': longer than %d bytes", text,
+                           HF_KEY_CAP - 1);
     }
-    if (i > HF_KEY_CAP - 1)
-        return hf_fail(err, HF_INVALID, 0, "key '%.40s...': longer than %d bytes", text,
-                       HF_KEY_CAP - 1);
     ret->text = text;
     ret->len = (uint32_t)i;
     ret->hash = hf_key_hash(text, i);
