@@ -18,17 +18,12 @@
 
 /* ---- events ---- */
 
-static void notify(struct hf_wait *w)
-{
-    if (hf__needs_notifications(w)) hf__notify(w);
-}
-
 static void notify_key(struct hf_entry *e)
 {
     uint32_t left = e->n_at_store;
     for (struct hf_wait *w = e->first; w && left; w = w->next) {
         left -= (uint32_t)hf__at_store(w);
-        notify(w);
+        if (hf__needs_notifications(w)) hf__notify(w);
     }
 }
 
