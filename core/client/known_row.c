@@ -19,16 +19,12 @@ enum { LAST_ROW_US = 20000 };
 
 /* The bytes are the marker of the row, if it has one, then for each party its numbers and its two
    texts with their NULs. */
-enum { PARTY_HEAD = offsetof(hf_party, owner) };
+enum { ROW_HEAD = offsetof(hf_row, party), PARTY_HEAD = offsetof(hf_party, owner) };
 
 struct hf_known_row {
     size_t cap; /* of bytes[] */
-    uint64_t rev, token;
-    int64_t done_us, keep_until_us;
-    uint32_t n_holders, n_queue;
-    uint16_t result_len;
-    uint8_t done_by_len;
-    uint8_t last_id[16];
+    uint32_t parties;
+    char head[ROW_HEAD];
     char bytes[];
 };
 
@@ -73,21 +69,14 @@ void hf__keep_row(struct hf_known_row **at, const hf_row *row, size_t most)
     if (!k && !(k = malloc(sizeof *k + n))) return;
     if (!*at) k->cap = n;
     *at = k;
-    k->rev = row->rev;
-    k->token = row->token;
-    k->done_us = row->done_us;
-    k->keep_until_us = row->keep_until_us;
-    k->n_holders = row->n_holders;
-    k->n_queue = row->n_queue;
-    k->result_len = row->result_len;
-    k->done_by_len = row->done_by_len;
-    memcpy(k->last_id, row->last_id, sizeof k->last_id);
+    k->parties = row->n_holders + row->n_queue;
+    put(k->head, row, ROW_HEAD);
     char *to = k->bytes;
     if (row->done_us) {
         to = put(to, row->done_by, (size_t)row->done_by_len + 1);
         to = put(to, row->result, (size_t)row->result_len + 1);
     }
-    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+    for (uint32_t i = 0; i < k->parties; i++) {
         const hf_party *p = &row->party[i];
         to = put(to, p, PARTY_HEAD);
         to = put(to, p->owner, (size_t)p->owner_len + 1);
@@ -97,25 +86,18 @@ void hf__keep_row(struct hf_known_row **at, const hf_row *row, size_t most)
 
 int hf__show_row(const struct hf_known_row *k, hf_row *row)
 {
-    uint32_t n = k->n_holders + k->n_queue;
     hf_row_clear(row);
-    int rc = hf_row_room(row, n);
+    int rc = hf_row_room(row, k->parties);
     if (rc) return rc;
-    row->rev = k->rev;
-    row->token = k->token;
-    row->done_us = k->done_us;
-    row->keep_until_us = k->keep_until_us;
-    row->n_holders = k->n_holders;
-    row->n_queue = k->n_queue;
-    memcpy(row->last_id, k->last_id, sizeof k->last_id);
+    uint32_t cap = row->cap;
+    get(k->head, row, ROW_HEAD);
+    row->cap = cap; /* of this row's own memory */
     const char *from = k->bytes;
-    if (k->done_us) {
-        row->result_len = k->result_len;
-        row->done_by_len = k->done_by_len;
-        from = get(from, row->done_by, (size_t)k->done_by_len + 1);
-        from = get(from, row->result, (size_t)k->result_len + 1);
+    if (row->done_us) {
+        from = get(from, row->done_by, (size_t)row->done_by_len + 1);
+        from = get(from, row->result, (size_t)row->result_len + 1);
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < k->parties; i++) {
         hf_party *p = &row->party[i];
         from = get(from, p, PARTY_HEAD);
         from = get(from, p->owner, (size_t)p->owner_len + 1);
