@@ -40,13 +40,13 @@ static int make_room(struct hf__rd_batch *batch, size_t more)
     return 1;
 }
 
-/* Appends one word. hiredis can do that, too, but by a printf for each word, which was two thirds
-   of a client's work for an acquisition and a release. */
+/* Appends one command of argc words. hiredis can do that, too, but its printf for each word costs a
+   client more than all its other work for an acquisition and a release. */
 void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, const size_t *len)
 {
     enum { SHORT = 1000, AROUND_SHORT = 1 + 3 + 2 + 2, AROUND = 1 + 20 + 2 + 2 };
     size_t most = AROUND;
-    /* No more memory than needed: malloc is quick for small pieces. */
+    /* A tight bound: malloc is quick for small pieces. */
     for (int i = 0; i < argc; i++) most += len[i] + (len[i] < SHORT ? AROUND_SHORT : AROUND);
     if (!make_room(batch, most)) {
         batch->failed = 1;

@@ -1,8 +1,8 @@
 /*
- * calls.c - redis: a script there and back, on a connection that is free. See store.h.
+ * calls.c - redis: runs a script on a free connection. See store.h.
  *
- * An error in a reply means that nothing was done: the one write that a script makes is the first
- * thing of it that can fail.
+ * If the reply to a script is an error with a known code, nothing was done: the write of a script
+ * is the first of its commands that can fail.
  */
 #include "store.h"
 
@@ -75,8 +75,8 @@ int hf__rd_is_error(const redisReply *r, const char *word)
     return r->type == REDIS_REPLY_ERROR && !strncmp(r->str, word, strlen(word));
 }
 
-/* Reports the server's error. A server that has become a replica is disconnected: another has taken
-   its place. */
+/* Fills in the error for a server's error reply, and returns its code. If the server has become a
+   replica, disconnects it, so that the next request finds the new master. */
 int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
                     const char *key, hf_error *err)
 {
@@ -87,7 +87,7 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
 
-/* Returns 1 if the reply is two numbers that make a time which a rev can have. */
+/* Returns 1 if the reply is a time as of TIME (seconds, microseconds) that a rev can have. */
 static int is_clock(const redisReply *r)
 {
     static const int64_t end[] = {(INT64_C(1) << 53) / 1000000, 1000000};

@@ -47,7 +47,8 @@ static int refuse(struct hf__rd_link *link, int code, const char *why)
     return code;
 }
 
-/* Takes the error reply to a step of the greeting. `code`: for an error that has no known code. */
+/* Notes the text of the error reply to a step of the greeting, and returns the HF_ code: `code` for
+   a plain ERR, else that of the error's first word. */
 static int unwelcome(struct hf__rd_link *link, const redisReply *r, int code)
 {
     int ordinary = !strncmp(r->str, "ERR", 3);
@@ -55,8 +56,8 @@ static int unwelcome(struct hf__rd_link *link, const redisReply *r, int code)
     return ordinary ? code : hf__rd_code(r->str);
 }
 
-/* Takes the error reply to AUTH. Its text is left out unless it begins with a code of Redis's own,
-   because it may quote the password. */
+/* Does that for the error reply to AUTH. The text is left out unless it begins with a code of
+   Redis's, because it may quote the password. */
 static int not_let_in(struct hf__rd_link *link, const redisReply *r)
 {
     int rc = unwelcome(link, r, HF_DENIED);
@@ -66,7 +67,8 @@ static int not_let_in(struct hf__rd_link *link, const redisReply *r)
 
 enum { MAX_GREETING = 5 + HF_RD_SCRIPTS };
 
-/* The index of each step in the greeting; -1: the step isn't sent. */
+/* The commands of a login, which are sent at once, and the index of each step among them; -1: the
+   step isn't sent. */
 struct greeting {
     struct hf__rd_batch batch;
     int auth, select, facts, scripts, wait;
@@ -93,12 +95,13 @@ static struct greeting make_greeting(const struct hf__rd_how *how, const char *p
         hf__rd_say(&g.batch, "SCRIPT", "LOAD", how->script[i], NULL);
     if (!how->wait) return g;
     g.wait = g.batch.n;
-    hf__rd_say(&g.batch, "WAIT", "0", "1", NULL); /* may we? */
+    hf__rd_say(&g.batch, "WAIT", "0", "1", NULL); /* asks only whether this user may use WAIT */
     return g;
 }
 
-/* Returns the code if the login fails by the error of this step; 0 if the step isn't needed now:
-   the server is asked again when it is. */
+/* Returns 0 if the login may go on after the reply to this step; else the code. An error of another
+   step than AUTH, SELECT or WAIT doesn't matter yet if the server only refuses the command: the
+   request that needs it fails then. */
 static int judge(const struct greeting *g, struct hf__rd_link *link, int step, const redisReply *r)
 {
     if (r->type != REDIS_REPLY_ERROR) return 0;
@@ -141,7 +144,8 @@ static int greet(const struct hf__rd_how *how, struct hf__rd_link *link, const c
 
 /* ---- connecting ---- */
 
-/* Logs in. The password is read anew, because it may have been changed. */
+/* Logs in. A password file is read at each login, because the password may be changed while the
+   store is open. */
 static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int whole)
 {
     char password[HF_SECRET_CAP];
@@ -156,12 +160,11 @@ static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int wh
     int rc = link->reader ? 0 : refuse(link, HF_NOMEM, "out of memory");
     if (!rc && hf__rd_filter) {
         rc = hf__rd_secure(how, link, link->until_us);
-        /* The certificates worked when the store was opened, so they are being renewed. */
+        /* TLS worked when the store was opened, so the certificates are probably being renewed. */
         if (rc == HF_DENIED && how->opened) rc = HF_UNAVAILABLE;
     }
     if (!rc) rc = greet(how, link, password, whole);
-    /* The server has a new password already, and the file will have it soon: one of the two is
-       changed first. */
+    /* The password was probably changed on the server first, and will be in the file soon. */
     if (rc == HF_DENIED && how->secret.path[0] && how->opened) rc = HF_UNAVAILABLE;
     explicit_bzero(password, sizeof password);
     return rc;
@@ -194,7 +197,7 @@ int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int w
     if (hf__dial_begin(&target, 1, NULL, NULL, &d))
         return hf_fail(err, HF_NOMEM, 0, HF_RD ": connect: out of memory");
     int rc = dial(how, d, link, whole, until_us);
-    /* Another may take its place. */
+    /* A server that can't be a store may be replaced: the store worked when it was opened. */
     if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
     hf__dial_end(d);

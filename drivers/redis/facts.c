@@ -1,5 +1,5 @@
 /*
- * facts.c - redis: what a server says of itself, and whether it can be a store.
+ * facts.c - redis: reads what a server's INFO says, and checks whether it can be a store.
  */
 #include "store.h"
 

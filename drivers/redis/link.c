@@ -52,7 +52,8 @@ static size_t send_bytes(struct hf__rd_link *link, const char *from, size_t n, i
     return sent;
 }
 
-/* Sends what the filter (TLS) has to send. */
+/* Sends all encrypted bytes that the filter (TLS) has ready; adds their number to *ret_sent.
+   Returns 0 if that failed. */
 static int send_sealed(struct hf__rd_link *link, int64_t until_us, size_t *ret_sent)
 {
     char buffer[CHUNK];
@@ -81,8 +82,9 @@ static int send_all(struct hf__rd_link *link, const char *from, size_t n, int64_
     return 1;
 }
 
-/* Reads once: >0 bytes; 0: nothing there; -1: broken. The first read after a request blocks, for as
-   long as a request may take, since the reply is never there yet. */
+/* Reads once from the socket. Returns the number of bytes; 0: nothing has come; -1: broken. The
+   first read after a request blocks, until the socket's time limit, because the reply can't be
+   there yet. */
 static ssize_t receive(struct hf__rd_link *link, char *to, size_t cap)
 {
     int flags = link->asked ? 0 : MSG_DONTWAIT;
@@ -117,21 +119,21 @@ static int take_in(struct hf__rd_link *link)
         some = 1;
     }
     if (plain < 0) link->code = plain;
-    /* A server that closes the connection may have sent its reason before. */
+    /* If bytes came before the connection ended, they count: they may be the server's reason. */
     return plain < 0 && !some ? -1 : some;
 }
 
 /* ---- TLS ---- */
 
-/* Makes one step of the handshake. Returns 1: it is done; 0: it goes on; otherwise the code, with
-   link->why. */
+/* Makes one step of the TLS handshake. Returns 1: it is done; 0: it goes on; otherwise the code,
+   with the reason in link->why. */
 static int shake(struct hf__rd_link *link, int64_t until_us)
 {
     char buffer[CHUNK], why[HF_RD_WHY];
     size_t sent = 0;
     int rc = hf__rd_filter->shake(link->filter, link->why);
     memcpy(why, link->why, sizeof why);
-    int went = send_sealed(link, until_us, &sent); /* tells the other why, too */
+    int went = send_sealed(link, until_us, &sent); /* after a failure it sends the alert */
     if (rc < 0) {
         memcpy(link->why, why, sizeof why);
         return rc;
@@ -156,7 +158,7 @@ int hf__rd_secure(const struct hf__rd_how *how, struct hf__rd_link *link, int64_
     return rc > 0 ? 0 : rc;
 }
 
-/* ---- there and back ---- */
+/* ---- requests and replies ---- */
 
 void hf__rd_disconnect(struct hf__rd_link *link)
 {
@@ -168,7 +170,8 @@ void hf__rd_disconnect(struct hf__rd_link *link)
     link->fd = -1;
 }
 
-/* Returns 1 if bytes have come after the last answer, which would be taken for the next one. */
+/* Returns 1 if more bytes have come than the expected replies; the next request would take them for
+   its reply. */
 static int says_too_much(const struct hf__rd_link *link)
 {
     return link->reader->pos != link->reader->len;
@@ -181,7 +184,8 @@ int hf__rd_broken(struct hf__rd_link *link)
     if (hf__local_us() - link->used_us < FRESH_US) return 0;
     ssize_t n = recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-    /* Any bytes that come unasked mean that the server says goodbye, except TLS's own records. */
+    /* Bytes that no request asked for mean that the server ends the connection; but with TLS they
+       may be records of the protocol itself. */
     return n <= 0 || !link->filter || take_in(link) != 0;
 }
 
@@ -226,20 +230,20 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
     size_t sent = 0;
     int n = 0, wanted = batch->n, broken, failed = batch->failed;
     if (failed) {
-        /* the array doesn't even have as many replies as there were commands */
+        /* the batch lacks a part of its commands, so nothing is sent */
         set_why(link, "out of memory");
     } else if (says_too_much(link)) {
         set_why(link, "it says more than it was asked");
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
         link->asked = ok;
-        /* A server that refuses a client often says why before it reads the request. */
+        /* Reads even if sending failed: a server that refuses a client often says why first. */
         while (n < wanted && (reply[n] = hf__rd_next(link, ok ? until_us : 0, &broken))) n++;
     }
     hf__rd_batch_free(batch);
     link->used_us = now_us;
     if (n == wanted && !failed) return 0;
-    /* Takes the one reply that came for all commands, before the connection was closed. */
+    /* If the server has sent one error and closed the connection, that error is the reason. */
     if (n && reply[0]->type == REDIS_REPLY_ERROR) {
         link->code = hf__rd_code(reply[0]->str);
         hf__rd_words(reply[0]->str, link->why);
@@ -289,9 +293,10 @@ static int says(const char *text, const char *word)
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Returns where the error's code stands: it is the first word. Before Redis 7 an error within a
-   script is reported as ERR, and the code stands behind the last "@user_script: LINE: ", perhaps
-   with a '-'. Only errors of scripts are read so: others may quote such text. */
+/* Returns where the code of an error is in its text: it is the first word. But before Redis 7 an
+   error inside a script is reported as ERR, and the code is behind the last "@user_script: LINE: ",
+   perhaps with a '-'. Only errors of scripts are read like that, because others may quote such
+   text. */
 static const char *code_in(const char *text)
 {
     static const char mark[] = "@user_script:";
@@ -316,9 +321,9 @@ int hf__rd_says(const char *text, const char *code) { return says(code_in(text),
 int hf__rd_is_coded(const char *text) { return coded(text) != 0; }
 int hf__rd_is_refusal(const char *text) { return coded(code_in(text)) != 0; }
 
-/* Returns the code for an error reply, by its first word alone: the rest may quote anything, a key
-   or a password. ERR is used for many errors without a code; their texts are the same on all
-   servers, and in English. */
+/* Goes by the error's first word, because the rest may quote anything, such as a key. ERR stands
+   for many errors without a code of their own; these are told apart by their texts, which are the
+   same on all servers. */
 int hf__rd_code(const char *text)
 {
     const char *code = code_in(text);
@@ -331,7 +336,7 @@ int hf__rd_code(const char *text)
 
 void hf__rd_words(const char *text, char to[HF_RD_WHY])
 {
-    /* The end "... script: 92e8..., on @user_script:7." helps no reader, and neither do
+    /* Cut off: the end "... script: 92e8..., on @user_script:7.", which helps no reader, and
        arguments. */
     static const char *const ends[] = {" script: ", ", with args", ". ", "\r", "\n"};
     size_t n = strlen(text);

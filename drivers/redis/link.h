@@ -1,8 +1,8 @@
 /*
  * link.h - redis: connections to the server. See doc/stores/redis.md.
  *
- * Replies are read by hiredis; commands are formatted and bytes carried here, so that it is quick,
- * every wait has an end and TLS is a filter in between.
+ * hiredis parses replies. This driver formats commands and carries bytes itself: that is quicker,
+ * each wait has a time limit, and TLS can be a filter in between.
  */
 #ifndef HF_REDIS_LINK_H
 #define HF_REDIS_LINK_H
@@ -31,15 +31,16 @@ struct hf__rd_how {
     struct hf__secret secret; /* passfile: read at each connect */
     char prefix[HF_RD_PREFIX_CAP];
     char db[HF_RD_DB_CAP];
-    char channels[HF_RD_DB_CAP + 1]; /* the end of the names of channels (store.h) */
+    char channels[HF_RD_DB_CAP + 1]; /* how the names of channels end (store.h) */
     unsigned wait;                   /* how many replicas must have a write */
     int64_t io_timeout_ms;
-    int opened; /* it was fit once */
+    int opened; /* 1: the store was opened, so a server was fit once */
     char *script[HF_RD_SCRIPTS];
     void *tls; /* the filter's own data: certificates and so on; NULL without TLS */
 };
 
-/* TLS, in rediss only: turns bytes into other bytes, and never touches the socket. */
+/* A filter between plain bytes and the socket's bytes: TLS (rediss only). It never touches the
+   socket. */
 struct hf__rd_filter {
     /* Sets up what all connections share. Returns 0 or the code, with the reason. */
     int (*ready)(const hf_url *url, void **ret, char why[HF_RD_WHY]);
@@ -50,20 +51,20 @@ struct hf__rd_filter {
     /* Goes on with the handshake. Returns 1: the connection is secured; 0: more has to be sent and
        received; negative: the code. */
     int (*shake)(void *filter, char why[HF_RD_WHY]);
-    /* Takes plain bytes, and makes what has to be sent. Negative: the connection is broken, with
-       the reason. */
+    /* Encrypts plain bytes; `to_send` then returns what has to be sent, piece by piece (0: no
+       more). Negative: the connection is broken, with the reason. */
     int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
     size_t (*to_send)(void *filter, char *to, size_t cap);
-    /* Takes what the socket brought. Returns: 0; negative: there is no room for it. */
+    /* Takes bytes that came from the socket. Returns 0; negative: there is no memory for them. */
     int (*feed)(void *filter, const char *bytes, size_t n);
-    /* Reads plain bytes. Returns how many; 0: none yet; negative: the code, with the reason: the
-       connection is broken, or the server has closed it. */
+    /* Decrypts bytes. Returns how many plain bytes there are; 0: none yet; negative: the code, with
+       the reason: the connection is broken, or the server has closed it. */
     int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
     const char *const *options; /* the URL parameters that the filter knows, NULL at the end */
 };
-extern const struct hf__rd_filter *const hf__rd_filter; /* NULL: none */
+extern const struct hf__rd_filter *const hf__rd_filter; /* NULL: this module has no TLS */
 
-/* What a server's INFO says; "" or 0 where it doesn't say it. */
+/* What a server's INFO says; a fact that it doesn't have is "" or 0. */
 struct hf__rd_facts {
     const char *product; /* constant */
     char version[24], policy[24], role[12];
@@ -73,12 +74,12 @@ struct hf__rd_facts {
 
 struct hf__rd_link {
     int fd;           /* -1: not connected */
-    int asked;        /* a request was sent, and no reply has come yet */
+    int asked;        /* 1: a request was sent, and no byte of its reply has been read yet */
     int64_t until_us; /* local: the deadline of the login; 0: each request has its own */
     int64_t used_us;  /* local: when the last answered request was sent */
     redisReader *reader;
     void *filter;
-    char sha[HF_RD_SCRIPTS][44]; /* "": the server doesn't keep our scripts */
+    char sha[HF_RD_SCRIPTS][44]; /* the hash by which the server knows a script; "": it doesn't */
     char why[HF_RD_WHY];         /* of the last failure */
     int code;                    /* while it connects: the code that belongs to `why` */
 };
@@ -94,9 +95,9 @@ void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, c
 void hf__rd_say(struct hf__rd_batch *batch, ...);
 void hf__rd_batch_free(struct hf__rd_batch *batch);
 
-/* dial.c. Connects to the first address that can be used, until the local time until_us at most,
-   logs in, and (`whole`) checks that this server can be a store. Without `whole` the link is only
-   good for notifications. */
+/* dial.c. Connects to the first address that works, until the local time until_us at most, and logs
+   in. With `whole` it also loads the scripts and checks that this server can be a store; without,
+   the link can be used for notifications only. */
 int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
                    int64_t until_us, hf_error *err);
 /* Makes the TLS handshake. Returns 0 or the code, with the reason in link->why. */
@@ -120,15 +121,16 @@ int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
    connection is broken. */
 redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_broken);
 
-/* The code for an error in a reply, and whether it means that nothing was done. */
-/* Returns 1 if the code of the error says that nothing was written. That holds for errors inside a
-   script, too, because a script writes by its last command. */
+/* Returns 1 if the code of the error reply says that nothing was written. That holds for errors
+   inside a script, too, because a script's first command that can fail is its write. */
 int hf__rd_is_refusal(const char *text);
+/* Returns the HF_ code for an error reply. */
 int hf__rd_code(const char *text);
-/* The first one returns 1 if the error has that code, the second one if it has any known code. */
+/* hf__rd_says returns 1 if the error reply has that code; hf__rd_is_coded, if it has any known
+   one. */
 int hf__rd_says(const char *text, const char *code);
 int hf__rd_is_coded(const char *text);
-/* Copies the error's first sentence, without the parts that it may quote. */
+/* Copies the first sentence of the error's text, without quoted arguments. */
 void hf__rd_words(const char *text, char to[HF_RD_WHY]);
 
 /* facts.c. Reads the reply to INFO. */

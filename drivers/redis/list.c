@@ -1,8 +1,8 @@
 /*
  * list.c - redis: every row whose key has a prefix.
  *
- * First the names, for SCAN tells some of them twice and all in no order; then the rows, a page of
- * them at a time.
+ * All names are collected first, because SCAN returns some of them twice, and in no order. Then the
+ * rows are read, a page at a time.
  */
 #include "store.h"
 
@@ -25,7 +25,7 @@ static int by_name(const void *a, const void *b)
 static int add_name(struct names *all, const char *prefix, const redisReply *r)
 {
     size_t before = strlen(prefix);
-    if (r->len < before || memcmp(r->str, prefix, before) != 0) return 0; /* nobody asked for it */
+    if (r->len < before || memcmp(r->str, prefix, before) != 0) return 0; /* not of this store */
     if (all->n == all->cap) {
         size_t cap = all->cap ? all->cap * 2 : 256;
         char **more = realloc(all->name, cap * sizeof *more);
@@ -94,8 +94,8 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
     return 0;
 }
 
-/* Reads the rows of some keys in one request. `again`: sends the script's text, because the server
-   doesn't know the script. */
+/* Reads the rows of n keys in one round trip. `again`: sends the script's text instead of its hash,
+   because the server doesn't know the script. */
 static int read_page(hf_store *st, char *const *name, size_t n, int again, redisReply **reply,
                      hf_error *err)
 {
@@ -124,7 +124,7 @@ struct listing {
     int stopped;
 };
 
-/* Shows what one reply holds. */
+/* Shows the row in one reply. Returns 0; 1: the caller wants no more; or an error. */
 static int show(hf_store *st, const char *name, const redisReply *r, struct listing *l,
                 int64_t *ret_clock_us, hf_error *err)
 {
@@ -145,7 +145,7 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
     int rc = hf__rd_shaped(r) ? hf__rd_decode(r, &row, "list", text, err) : HF_UNAVAILABLE;
     if (!hf__rd_shaped(r))
         hf_fail(err, rc, 0, HF_RD ": list '%s': the answer doesn't fit the request", text);
-    if (!rc && row.rev) { /* else it was deleted meanwhile */
+    if (!rc && row.rev) { /* rev 0: the row was deleted since SCAN */
         *ret_clock_us = hf__rd_clock_of(r);
         l->stopped = l->see(l->arg, &key, &row);
     }

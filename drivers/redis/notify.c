@@ -1,11 +1,12 @@
 /*
- * notify.c - redis: notifications. A handle has one connection for them. It subscribes to the
- * handle's own address, where its queued requests are notified of what concerns them; a message
- * names the key. For a key with a request outside the queue it subscribes to the key's own channel.
- * So a handover notifies two of a thousand queued requests, and not all of them.
+ * notify.c - redis: notifications. A handle has one connection for them, with two kinds of
+ * subscriptions. For requests in queues it subscribes to the channel of the handle's address: a
+ * write sends a message there only if it concerns one of these requests; the message names the key.
+ * So a handover notifies two of a thousand queued requests, not all. For a key with a request
+ * outside the queue the handle subscribes to the key's own channel.
  *
- * A subscription outlives its wait for a while: a handle that waits for one key again and again
- * needs no request for it each time.
+ * A subscription is kept for a while after its wait, so that a handle that waits for one key again
+ * and again needn't subscribe each time.
  */
 #include "store.h"
 
@@ -56,7 +57,8 @@ size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD
                             (long long)p->expires_us, p->flags);
 }
 
-/* Reads a payload that names only the party that was granted the key. */
+/* Reads a payload that names only the holder: *row gets rev 0 and that holder. Returns 0 if it
+   isn't such a payload. */
 static int read_handed(const char *said, size_t len, hf_row *row)
 {
     unsigned long long n[4];
@@ -74,7 +76,8 @@ static int read_handed(const char *said, size_t len, hf_row *row)
     return 1;
 }
 
-/* Reads a row from its values, each of which ends with a NUL. */
+/* Reads a payload that is a whole row: the values of its fields, each with a NUL behind it. Returns
+   0 if it isn't such a payload. */
 static int read_whole(const char *said, size_t len, hf_row *row)
 {
     const char *text[HF_FIELDS], *at = said, *end = said + len;
@@ -103,8 +106,8 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     size_t len = 0;
     pthread_mutex_lock(&st->sub.mu);
     const struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
-    /* With ?wait= the payload isn't used: its writer needn't have waited for the replicas that this
-       handle waits for. */
+    /* With ?wait= the payload isn't used: the write may not have reached as many replicas as this
+       handle requires. */
     if (k && !st->how.wait) len = k->payload_len;
     if (len) memcpy(said, k->payload, len);
     pthread_mutex_unlock(&st->sub.mu);
@@ -112,7 +115,8 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     return hf__rd_read_word(said, len, row);
 }
 
-/* Finds the key whose own channel has that name. Returns 0 if there is none. */
+/* Finds the key whose own channel has that name. Returns the key's length; 0: it isn't such a
+   channel. */
 static size_t key_in(const hf_store *st, const redisReply *name, const char **ret_key)
 {
     size_t before = strlen(st->how.prefix), behind = strlen(st->how.channels);
@@ -123,8 +127,9 @@ static size_t key_in(const hf_store *st, const redisReply *name, const char **re
     return name->len - before - behind;
 }
 
-/* Finds the key that a message is about, by its channel or by its first line, and its text. NULL:
-   there is no subscription to the key. */
+/* Finds the subscription to the key that a message is about: its channel names the key, or, for an
+   address, its first line does. *ret_said: the rest of the message. NULL: there is no subscription
+   to that key. */
 static struct hf__sub_key *told_of(hf_store *st, const redisReply *to, const redisReply *message,
                                    const char **ret_said, size_t *ret_len)
 {
@@ -189,7 +194,8 @@ static void put_call(struct hf__rd_batch *batch, const char *what, const char *n
     hf__rd_put(batch, 2, word, lens);
 }
 
-/* Subscribes to a key: a queued waiter to its address, others to the key's own channel. */
+/* Notes that the key's channel, or for a request in the queue the channel of its address, is to be
+   subscribed to; for the next flush. */
 static int want(hf_store *st, const hf_rowkey *key)
 {
     char name[HF_RD_NAME_CAP], address[HF_ADDRESS + 1];
@@ -216,7 +222,7 @@ static void unsubscribe(hf_store *st, const hf_rowkey *key) { hf__sub_unsubscrib
 
 static int next_event(hf_store *st, hf_key_event *ret) { return hf__sub_next_event(&st->sub, ret); }
 
-/* Puts the changes of subscriptions into the batch; *ret_new: how many are new. */
+/* Adds commands for the changed subscriptions to the batch. *ret_new: how many subscribe. */
 static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
 {
     for (struct hf__sub_channel *c; (c = hf__sub_next_change(&st->sub));) {
@@ -234,7 +240,7 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     size_t fresh = 0;
-    /* Messages that came before belong to the keys that were subscribed to then. */
+    /* Takes in the messages that have come so far, before the subscriptions change. */
     if (st->listener.fd >= 0 && !receive(st, 0, 0)) disconnected(st, st->listener.why, NULL);
     int is_new = st->listener.fd < 0;
     if (is_new) {
@@ -251,7 +257,7 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
         st->events++;
     }
     pthread_mutex_lock(&st->sub.mu);
-    if (is_new) hf__sub_put_any(&st->sub); /* what came before isn't known */
+    if (is_new) hf__sub_put_any(&st->sub); /* what happened before is unknown: any key may differ */
     int no_memory = put_changes(st, &batch, &fresh);
     pthread_mutex_unlock(&st->sub.mu);
     if (no_memory) {

@@ -1,5 +1,5 @@
 /*
- * options.c - redis: what the URL says, and the scripts.
+ * options.c - redis: reads the URL; and the texts of the scripts.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -16,7 +16,8 @@ static int bad(const hf_url *url, const char *what, hf_error *err)
     return hf_fail(err, HF_INVALID, 0, HF_RD ": open '%s': %s", url->safe, what);
 }
 
-/* Reads a number of at most `most`; "" if it isn't given. Returns 0 if it isn't a number. */
+/* Copies the option's text, a number of at most `most`; "": the option isn't given. Returns 1; 0:
+   it isn't such a number. */
 static int number(const hf_url *url, const char *name, unsigned long most, char *to, size_t cap)
 {
     char *end;
@@ -49,7 +50,7 @@ static int who(struct hf__rd_how *how, const hf_url *url, hf_error *err)
     if (!rc && how->password[0]) return bad(url, "passfile: there is a password already", err);
     if (!rc && (rc = hf__secret_open(&how->secret, path, why)))
         return hf_fail(err, rc, 0, HF_RD ": open '%s': %s", url->safe, why);
-    /* Some tools take a single word there for the password, so it must not be shown. */
+    /* Some tools take redis://WORD@ for a password, so the error doesn't show it. */
     if (how->user[0] && !how->password[0] && !how->secret.path[0])
         return hf_fail(err, HF_INVALID, 0,
                        HF_RD ": open: a user without a password (a password alone is "
@@ -125,25 +126,26 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* The indices in ARGV at which the values of a row begin. */
 enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
 
-/* A reply is {done, clock, whether there is a row, the row}. The clock is the answer of TIME. The
-   row is its fields in the order of kit/columns.h; numbers are texts, because Lua would round them.
-   The reply to a replace that was done is the clock alone: one more table in a reply costs a
-   twelfth of the server's time.
-   A request brings the values of a row alone, in the same order. */
+/* A script's reply is {done, clock, whether there is a row, the row}. The clock is the reply to
+   TIME. The row is the values of its fields, in the order of kit/columns.h; numbers are texts,
+   because Lua would round them. The reply to a replace that was done is only the clock: one more
+   table in a reply costs a twelfth of the server's time. A request has the values of a row in the
+   same order. */
 #define TEXT_OF(number) #number
 #define AS_TEXT(number) TEXT_OF(number)
 #define SAID_MOST       AS_TEXT(HF_RD_SAID_MOST)
 #define HEAD            "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
-/* In the scripts these marks are replaced when the driver is opened:
+/* These marks in the scripts are replaced when a store is opened:
    $        the names of all fields
-   @        names and values of all fields, of a replace
-   !        the same of the fields that every row has
-   &        the same of the fields that a grant doesn't decide
-   #name#   the value of this field, of a replace
-   #&name#  the value of this field, of an acquire */
+   @        for swap: names and values of all fields
+   !        for swap: names and values of the fields that every row has
+   &        for acquire: names and values of the fields that come from the request
+   #name#   for swap: the value of this field
+   #&name#  for acquire: the value of this field */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
-/* If the client waits for replicas, they must have the row that it is shown. So the script makes a
-   write that changes nothing: replicas that have this write have all writes before it. */
+/* If the client waits for replicas (?wait=), they must also have the row that a refusal shows. So
+   the script makes a write that changes nothing: a replica that has this write has all writes
+   before it. */
 #define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
 /* Publishes the notification `word` on the key's channel, and on the channels of the addresses
@@ -155,8 +157,9 @@ enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
     "    redis.pcall('PUBLISH', " PREFIX " .. '\\t' .. to .. " CHANNELS ", word)\n" \
     "  end\n"
 
-/* The HDEL changes nothing, but a server that has become a replica refuses it instead of showing an
-   old row. ARGV: wait, as in REFUSE: no client believes a row that replicas may still lack. */
+/* The HDEL changes nothing, but a server that has become a replica refuses it, instead of showing
+   an old row. ARGV: '1' if the client waits for replicas: then a write that changes nothing is
+   made, as in REFUSE. */
 static const char get[] =
     HEAD "local w = redis.pcall('HDEL', k, '(none)')\n"
          "if type(w) == 'table' and w.err and string.find(w.err, 'READONLY', 1, true) then\n"
@@ -165,14 +168,14 @@ static const char get[] =
          "local rev = a[1] == '1' and redis.call('HMGET', k, 'rev')[1]\n"
          "if rev then redis.call('HSET', k, 'rev', rev) end\n" TELL;
 
-/* ARGV: the rev seen; wait; whether the new row has waiters; the notification ('*': the row); the
-   prefix; what channel names end in; the addresses of the parties that the change concerns
-   (notify.c); the values of the row (none: delete the row).
-   The one write that counts comes first, so that an error means that nothing was done. If the row
-   had `more`, a queue or a marker, this write stores empty ones, which are removed only after it.
-   Waiters are notified if the holders change. They are not notified of each other, or each new
-   waiter would wake all. The holder is notified of the first waiter, if it still has a
-   subscription: then it hands the key over without another read. */
+/* The replace. ARGV: the rev seen; wait; whether the new row has waiters; the notification ('*':
+   the row itself); the prefix; what channel names end in; the addresses of the parties that the
+   change concerns (notify.c); the values of the row (none: delete the row). The write of the row
+   comes before all other writes, so that an error means that nothing was done. If the row had
+   `more`, a queue or a marker, and now has none, this write stores them as empty texts; the HDELs
+   after it only tidy up. A notification is published if the holders change, or the first waiter
+   comes: it tells the holder, which then can hand the key over without a read. Another waiter at
+   the end of the queue notifies nobody. */
 static const char swap[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'queue', 'more', 'done')\n"
          "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
@@ -200,14 +203,14 @@ static const char swap[] =
                                                                                "a[7]") "end\n"
                                                                                        "return t\n";
 
-/* hf_row_acquire. ARGV: the most waiters, wait, claim_ms, the prefix, what channel names end in,
-   the values of the fields that a grant doesn't decide. Numbers are below 2^53 here, where Lua
-   counts exactly.
-   A free key is granted. The cost of that is the number of values in the reply, so the reply has
-   the row only if the row has a marker.
-   On a held key the request gets a place in the queue. The script looks for a member of `more` by
-   its name in quotes: within a text quotes are escaped. `more` names a mode or further holders
-   unless one party holds alone, exclusively. */
+/* hf_row_acquire, in Lua. ARGV: the most waiters, wait, claim_ms, the prefix, what channel names
+   end in, the values of the fields that come from the request. All numbers are below 2^53, so Lua
+   computes exactly.
+   A free key is granted. The reply then has the row only if the row has a marker, because values in
+   a reply are what costs most.
+   On a held key the request gets a place in the queue, if one party holds, exclusively. The script
+   sees that by `more`, a JSON text: it would have a member for the mode or for further holders. The
+   script searches for the member's name in quotes, which can't occur inside a string of JSON. */
 static const char acquire[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'more', 'queue', 'done',\n"
     "                       'request', 'expires_us')\n"
@@ -276,7 +279,7 @@ const uint32_t hf__rd_fields_of_replace = ALL;
 const uint32_t hf__rd_fields_of_acquire = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
 #undef BIT
 
-/* Writes what a mark stands for, and moves to the end of the mark. */
+/* Writes what the mark at *at stands for, and moves *at to the end of the mark. */
 static void expand(FILE *to, const char **at)
 {
     int one = **at == '#', names_only = **at == '$';

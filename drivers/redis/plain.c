@@ -1,5 +1,5 @@
 /*
- * plain.c - what libholdfast-redis.so has where libholdfast-rediss.so has tls.c: nothing.
+ * plain.c - takes the place of tls.c in the module libholdfast-redis.so: no filter.
  */
 #include "link.h"
 

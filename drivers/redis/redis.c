@@ -3,8 +3,8 @@
  *
  * Contents: rows; entering; opening.
  *
- * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
- * it there, list.c reads many rows, notify.c wakes waiters, facts.c knows the server.
+ * Every operation is one script (options.c), which the server runs without anything in between.
+ * calls.c sends scripts, list.c reads many rows, notify.c wakes waiters, facts.c checks the server.
  */
 #include "kit/await.h"
 #include "store.h"
@@ -114,7 +114,8 @@ static void arg_values(struct hf__rd_args *a, const struct hf__fields *f, uint32
 
 /* ---- replace, acquire ---- */
 
-/* Reads the reply to a refused write. */
+/* Reads the row from the reply to a refused write into *cur, unless that is NULL. Returns
+   HF_CONFLICT or an error. */
 static int conflict(const redisReply *r, const char *what, const hf_rowkey *key, hf_row *cur,
                     hf_error *err)
 {
@@ -135,7 +136,7 @@ static void arg_replace(struct hf__rd_replace *s, const hf_store *st, const hf_r
     hf__rd_arg_text(a, st->how.channels);
     hf__rd_arg_text(a, s->addresses);
     if (row) arg_values(a, &s->fields, hf__rd_fields_of_replace, s->room);
-    /* The refusal may rest on a row that replicas lack, so the reply to WAIT is checked, too. */
+    /* With ?wait= the notification doesn't have the row: its readers wouldn't use it. */
     if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, s->word);
 }
 
@@ -176,10 +177,10 @@ static int rd_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return rc;
 }
 
-/* Makes *cur the row after an acquire that was done. The reply to a grant has the rev and the time,
-   and the row is computed from the request. The reply has the whole row if that has the marker of a
-   once-event (`done`), or if the request was queued. Returns 0; HF_UNKNOWN: the reply doesn't show
-   this request as the row's last party, or there is no memory for it; HF_CORRUPT: the row is
+/* Makes *cur the row after an acquire that was done. The reply to a grant has only the rev and the
+   time, and the row is computed from the request; but if the row has the marker of a once-event, or
+   if the request was queued, the reply has the whole row. Returns 0; HF_UNKNOWN: the row in the
+   reply doesn't have this request as its last party, or there is no memory; HF_CORRUPT: the row is
    damaged. */
 static int acquired(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                     hf_error *err)
@@ -240,8 +241,9 @@ static int rd_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
 
 /* ---- entering ---- */
 
-/* Raises the fence of a row, which is a key of its own, by default fence:ROW. The name can't be
-   that of a row. It is in the row's slot of a cluster if the prefix has a hash tag. */
+/* Raises the fence of a row: a key of Redis's, named `where` or, by default, fence:ROW. The fence
+   can't have the name of a row. In a cluster it is in the row's slot if the prefix has a hash
+   tag. */
 static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
                     const char *where, hf_error *err)
 {

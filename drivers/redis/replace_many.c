@@ -1,9 +1,9 @@
 /*
- * replace_many.c - redis: many replaces sent at once over one connection, each a script of its own,
- * which the server answers one by one. See store.h, and replace_many in holdfast_driver.h.
+ * replace_many.c - redis: sends many replaces at once over one connection. Each is a script call of
+ * its own, with its own reply. See store.h, and replace_many in holdfast_driver.h.
  *
- * The connection is an idle one of those for other requests, or one that is kept for this. If a
- * replace isn't answered in time, the connection is closed: the replace may still be carried out.
+ * It takes an idle connection of those for other requests, or else one that is kept for this. If a
+ * replace isn't answered in time, the connection is closed. The replace may still be carried out.
  */
 #include "os.h"
 #include "store.h"
@@ -28,7 +28,7 @@ static int fail(hf_replace *item, int code, const char *why)
                hf_fail(item->err, code, 0, HF_RD ": replace '%s': %s", item->key->text, why);
 }
 
-/* ---- there and back ---- */
+/* ---- one batch ---- */
 
 /* Sends the replaces that have no result yet (HF_UNKNOWN), and reads the replies that come in
    time. */
@@ -36,7 +36,7 @@ static void talk(struct many *m, struct hf__rd_batch *batch)
 {
     int wanted = batch->n, broken, got = 0;
     m->link->until_us = m->until_us;
-    /* if sending fails, a part may have been sent */
+    /* a failure may come after a part was sent, so the results stay HF_UNKNOWN */
     int rc = hf__rd_send(&m->st->how, m->link, batch);
     m->link->until_us = 0;
     while (!rc && got < wanted && (m->reply[got] = hf__rd_next(m->link, m->until_us, &broken)))
@@ -69,8 +69,9 @@ static void put_calls(struct many *m, int whole, struct hf__rd_batch *batch)
     hf__rd_say(batch, "WAIT", replicas, ms, NULL);
 }
 
-/* Sets the results of the replaces that were answered. Those whose script the server doesn't know
-   remain in m, because nothing was done for them. */
+/* Sets the results of the replaces that were answered. Unless this is the `last` attempt, replaces
+   for which the server didn't know the script stay in *m, to be sent again: nothing was done for
+   them. */
 static void judge(struct many *m, int last)
 {
     const redisReply *wait = m->st->how.wait ? m->reply[m->n] : NULL;
@@ -112,8 +113,7 @@ static void replace(struct many *m)
         judge(m, whole);
         for (int i = 0; i < asked; i++)
             if (m->reply[i]) freeReplyObject(m->reply[i]);
-        if (m->link->fd < 0 && m->n) { /* the server has forgotten the scripts, and the connection
-                                          is gone */
+        if (m->link->fd < 0 && m->n) { /* some have to be sent again, but the connection is gone */
             for (int i = 0; i < m->n; i++) fail(m->item[i], HF_UNAVAILABLE, m->link->why);
             return;
         }
@@ -127,7 +127,7 @@ int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     hf_error err = {0, 0, ""};
     int rc = 0;
     m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* Connecting anew took a part of the time: the deadline is later by that. */
+    /* The time that connecting took doesn't count: the deadline is later by it. */
     m.until_us = m.link ? hf__local_us() + patience_us : 0;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
         m.n = 0;

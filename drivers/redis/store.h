@@ -10,26 +10,27 @@
 #include "kit/subscriber.h"
 #include "link.h"
 
-/* Of a row, or of a channel. */
+/* HF_RD_NAME_CAP: room for the name of a row or of a channel. */
 enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_FIELDS };
 
 /*
- * Channels are the server's, not a database's, so their names say of which one they are, but of 0:
+ * The names of channels. All databases of a server share its channels, so the name ends with the
+ * database's number, unless that is 0:
  *
  *     PREFIX KEY            a key          PREFIX KEY \t DB            in another database than 0
  *     PREFIX \t ADDRESS     an address     PREFIX \t ADDRESS \t DB     in another database than 0
  *
- * Neither URLs, and so prefixes, nor keys have control characters, keys aren't empty, and addresses
- * are longer than any DB: so what stands behind the first tab tells these from each other, and no
- * two keys, addresses or databases share a channel. A word is believed: it must be of the same row.
+ * No two keys, addresses or databases share a channel: prefixes and keys have no control
+ * characters, keys aren't empty, and an address is longer than any DB. That matters because what a
+ * message says of a row is believed.
  */
 
 struct hf_store {
     struct hf__rd_how how;
     struct hf__links links;
     struct hf__rd_link link[HF_LINKS];
-    /* Used by one thread at a time (hf_notify_ops). Only `payload` reads `sub` from any thread,
-       under its mutex. */
+    /* Used by one thread at a time (hf_notify_ops); but `payload` reads `sub` in any thread, under
+       the mutex of `sub`. */
     struct hf__rd_link listener;
     struct hf__sub sub;
     int64_t retry_at_us;
@@ -44,12 +45,12 @@ struct hf__rd_args {
     size_t len[HF_RD_ARGS];
 };
 
-/* calls.c: the first one takes a connection for one request; the second one gives back any
-   connection, a batch's too: see kit/links.h. */
+/* calls.c. hf__rd_get_link takes a connection for one request. hf__rd_put_link gives back a
+   connection, also one that was taken for a batch: see kit/links.h. */
 extern const struct hf__link_kind hf__rd_link_kind;
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err);
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link);
-/* Begins the arguments of a call; the script is added later. `name` becomes the row's name. */
+/* Begins the arguments of a call with the row's name, which is written into `name`. */
 void hf__rd_call_args(struct hf__rd_args *a, const hf_store *st, const hf_rowkey *key,
                       char name[HF_RD_NAME_CAP]);
 void hf__rd_arg(struct hf__rd_args *a, const char *text, size_t len);
@@ -60,7 +61,7 @@ void hf__rd_put_call(const hf_store *st, const struct hf__rd_link *link, enum hf
 /* Runs a script; `ambiguous` is the code if no reply comes. Returns 0 with *ret, to be freed. */
 int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, int ambiguous,
                redisReply **ret, const char *what, const hf_rowkey *key, hf_error *err);
-/* Sets the error that an error in a reply means. Returns its code. */
+/* Fills in the error for an error reply. Returns its code. */
 int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
                     const char *key, hf_error *err);
 int hf__rd_is_error(const redisReply *r, const char *word);
@@ -70,11 +71,12 @@ int hf__rd_shaped(const redisReply *r);
 int hf__rd_done(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
-/* The lengths of the message of a write: hf__rd_word. */
+/* The greatest length of a message that names only a holder: hf__rd_word. */
 enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
 #define HF_RD_SAID_MOST 1024 /* a message has at most so many bytes of a row; in scripts, too */
 
-/* Judges a call by its own reply, and by the reply to WAIT if there is one. */
+/* Returns 0 if the script's reply, and the reply to WAIT (NULL: none was sent), show that the call
+   was carried out; else the error. */
 int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err);
@@ -86,11 +88,11 @@ struct hf__rd_replace {
     char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], seen[24];
     char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
 };
-/* redis.c: makes the call, which is to be cleared in every case. */
+/* redis.c: makes the call. The caller clears it, even if this fails. */
 int hf__rd_replace_make(struct hf__rd_replace *s, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen, const hf_row *row, hf_error *err);
 void hf__rd_replace_clear(struct hf__rd_replace *s);
-/* Reads the reply to a replace. */
+/* Reads the reply to a replace. Returns 0, HF_CONFLICT or an error. */
 int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
                        int64_t *ret_clock_us, hf_error *err);
 
@@ -103,11 +105,12 @@ int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
 
 /* redis.c: reads a number from a text. Returns 0 if the text isn't one. */
 int hf__rd_number(const redisReply *r, int64_t *ret);
-/* Reads a row from the texts of its fields; NULL: the field is missing. `by` names the place, for
-   messages (NULL: no message). */
+/* Reads a row from the texts of its fields; NULL: the field is missing. `by` names the driver, verb
+   and key for the error (NULL: no error is filled in). */
 int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row,
                   const struct hf__row_reader *by, hf_error *err);
-/* Reads the row of {done, clock, whether there is a row, fields}; rev 0: there is no row. */
+/* Reads the row from a reply {done, clock, whether there is a row, fields}; rev 0: there is no
+   row. */
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err);
 
@@ -118,17 +121,18 @@ int hf__rd_scan(hf_store *st, const char *prefix,
 
 /* notify.c */
 extern const hf_notify_ops hf__rd_notify;
-/* Reads the text of a message, for `payload`; a NUL follows the text. */
+/* Reads the row, or its holder, from the text of a message, which a NUL follows. Returns 1; 0: the
+   text has neither. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
-/* Writes the message of a write, and returns its length. If the row is short, the message is the
-   whole row ("*": the script composes it of the values, which are its last arguments). Otherwise,
-   if the write makes a waiter the only holder, the message names that holder and its end. Otherwise
-   it is "". */
+/* Writes the text that a write publishes, and returns its length. For a short row it is "*": the
+   script then publishes the whole row, made of its last arguments. Otherwise, if the row's only
+   holder was a waiter that hasn't claimed the key, it names that holder and its end. Otherwise it
+   is "". */
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP]);
 
 /* options.c: fills in st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
-/* Which fields' values a script gets: a bit for each. */
+/* The fields whose values a script gets: a bit for each field. */
 extern const uint32_t hf__rd_fields_of_replace, hf__rd_fields_of_acquire;
 /* Makes the texts of the scripts. */
 int hf__rd_scripts(struct hf__rd_how *how);

@@ -2,8 +2,8 @@
  * tls.c - rediss: TLS by OpenSSL, as a filter of bytes (see link.h). It never touches the socket,
  * so that waits end in time and no write can raise SIGPIPE.
  *
- * OpenSSL has locks of the whole process: the filter's functions are inside of kit/fork_gate.h
- * while they call it.
+ * OpenSSL has locks of the whole process, so the filter's functions are inside the fork gate
+ * (kit/fork_gate.h) while they call it.
  */
 #include "kit/fork_gate.h"
 #include "link.h"
@@ -20,7 +20,7 @@
 
 struct ready {
     SSL_CTX *ctx;   /* made from the files as they were when the store was opened */
-    char name[256]; /* the host that the server's certificate has to name */
+    char name[256]; /* the host name that the server's certificate must have */
     char ca[1024], cert[1024], key[1024];
 };
 
@@ -79,8 +79,8 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
     return 0; /* returns no passphrase, so that OpenSSL doesn't ask on the terminal */
 }
 
-/* Reads the files. Without a file of authorities, those of `trusted` are trusted; NULL: the
-   system's. */
+/* Reads the TLS files into `ctx`. If no file of authorities is named, `ctx` trusts those of
+   `trusted`; NULL: the system's. */
 static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_RD_WHY])
 {
     const char *const of[][2] = {{"cacert", r->ca}, {"cert", r->cert}, {"key", r->key}};
@@ -151,7 +151,7 @@ static void end(void *arg)
 {
     struct filter *f = arg;
     if (!f) return;
-    SSL_free(f->ssl); /* and its BIOs */
+    SSL_free(f->ssl); /* frees its BIOs, too */
     free(f);
 }
 
@@ -163,8 +163,9 @@ static int name_peer(SSL *ssl, const char *name)
     return SSL_set1_host(ssl, name) && SSL_set_tlsext_host_name(ssl, name);
 }
 
-/* Files that were named are read again: certificates are renewed while a store is open. While one
-   is being replaced it may be missing. */
+/* Returns in *ret a context for a new connection. The files that the URL names are read again,
+   because certificates are renewed while a store is open. A file that is missing or bad may just be
+   being replaced, so that is HF_UNAVAILABLE. */
 static int fresh_context(struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
 {
     if (r->ca[0] || r->cert[0]) {
@@ -184,7 +185,7 @@ static int begin(void *arg, void **ret, char why[HF_RD_WHY])
     if (rc) return rc;
     struct filter *f = calloc(1, sizeof *f);
     if (f) f->ssl = SSL_new(ctx);
-    SSL_CTX_free(ctx); /* the connection has it */
+    SSL_CTX_free(ctx); /* the connection keeps a reference of its own */
     if (f) f->in = BIO_new(BIO_s_mem());
     if (f) f->out = BIO_new(BIO_s_mem());
     int made = f && f->ssl && f->in && f->out;
@@ -203,8 +204,8 @@ static int begin(void *arg, void **ret, char why[HF_RD_WHY])
     return HF_NOMEM;
 }
 
-/* Writes why the handshake failed. Returns HF_DENIED after an alert of the server, which wants a
-   certificate, or another one; otherwise HF_UNAVAILABLE. */
+/* Writes why the handshake failed. Returns HF_DENIED if the server sent an alert (it wants a
+   certificate, or another one); otherwise HF_UNAVAILABLE. */
 static int refusal(char why[HF_RD_WHY])
 {
     unsigned long e = ERR_peek_error();
@@ -235,7 +236,7 @@ static int seal(void *arg, const char *plain, size_t n, char why[HF_RD_WHY])
 {
     struct filter *f = arg;
     ERR_clear_error();
-    /* Writes into memory: all bytes, or none. */
+    /* SSL_write writes into memory, so it takes all bytes or none. */
     if (SSL_write(f->ssl, plain, (int)n) == (int)n) return 0;
     complaint(why, "TLS");
     return -1;
@@ -325,7 +326,7 @@ static int gated_open(void *filter, char *to, size_t cap, char why[HF_RD_WHY])
     return rc;
 }
 
-/* What isn't gated only moves bytes of the filter's own buffers. */
+/* The functions without "gated_" only move bytes between the filter's own buffers. */
 static const struct hf__rd_filter tls = {
     .ready = gated_ready,
     .forget = gated_forget,
