@@ -1,13 +1,13 @@
 /*
- * bucket.c - nats: the bucket, which is a stream of JetStream, and its clock. See store.h.
+ * bucket.c - nats: the bucket, which is a JetStream stream, and its clock. See store.h.
  *
  * Contents: replies; the clock; making it; opening; what doctor looks at.
  *
- * The clock is that of the server which leads the bucket's stream: what it says of the stream has
- * the time (`ts`, since 2.10). The reply to a write has no time, and the time of a message is that
- * of its write, not of now; so each operation asks for what is said of the stream, too, at the same
- * time and in the same round trip. $SYS.REQ.USER.INFO has a time as well, but of the server that
- * the client has connected to: another one for other clients.
+ * The clock is that of the server which leads the bucket's stream. The reply to STREAM.INFO has its
+ * time (`ts`, since NATS 2.10). The reply to a write has no time, and a message has only the time
+ * when it was written. So each operation sends STREAM.INFO, too, in the same round trip.
+ * $SYS.REQ.USER.INFO also has a time, but that of the server to which the client has connected,
+ * which is another server for other clients.
  */
 #include "store.h"
 
@@ -24,7 +24,7 @@ int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY])
 {
     int no_memory = 0;
     *ret = NULL;
-    if (!reply) { /* the request is `unsent` */
+    if (!reply) { /* no request was sent: r.unsent says why */
         snprintf(why, HF_NATS_WHY, "out of memory");
         return HF_NATS_NO_MEMORY;
     }
@@ -52,19 +52,19 @@ int hf__nats_code(int said)
 {
     switch (said) {
     case HF_NATS_NO_MEMORY: return HF_NOMEM;
-    case 10002: /* limits of the account */
-    case 10023: /* resources */
+    case 10002: /* a limit of the account is reached */
+    case 10023: /* insufficient resources */
     case 10028:
-    case 10047: /* room for it */
-    case 10054: /* the length of a message */
+    case 10047: /* insufficient storage */
+    case 10054: /* the message is too long */
     case 10122: return HF_FULL;
-    case 10109: return HF_DENIED; /* sealed */
+    case 10109: return HF_DENIED; /* the stream is sealed */
     default: return HF_UNAVAILABLE;
     }
 }
 
-/* Sends one request. Returns 0 and *ret; else an HF_ code, with the reason, and what the reply
-   says. */
+/* Sends one request. Returns 0, with the reply's JSON in *ret; else an HF_ code, with the reason.
+ *ret_said: the status of the reply. */
 static int ask(struct hf__nats_link *link, const char *subject, const char *data, int64_t until_us,
                json_t **ret, int *ret_said, char why[HF_NATS_WHY])
 {
@@ -102,9 +102,9 @@ int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t unti
 /* ---- making it ---- */
 
 /*
- * Each message has a number that the bucket counts. A bucket that was removed and made again starts
- * with greater numbers, so that no write of the time before finds the number that it expects.
- * `republish` notifies the waiters of each write, when it is done.
+ * Makes the bucket. The bucket numbers its messages. A bucket that was removed and made again
+ * starts at a greater number, so that a late write meant for the old bucket doesn't find the number
+ * that it expects. With `republish` the server notifies the waiters after each write.
  */
 static int make(hf_store *st, struct hf__nats_link *link, int replicas, int64_t until_us,
                 int *ret_said, char why[HF_NATS_WHY])
@@ -131,7 +131,7 @@ int hf__nats_make(hf_store *st, struct hf__nats_link *link, int64_t until_us, ch
 {
     int said, rc = make(st, link, st->replicas ? st->replicas : 3, until_us, &said, why);
     if (rc && said == NO_CLUSTER && !st->replicas) rc = make(st, link, 1, until_us, &said, why);
-    if (rc && said == NAME_IN_USE) return 0; /* another one was quicker */
+    if (rc && said == NAME_IN_USE) return 0; /* another client has made it meanwhile */
     if (rc && said >= 10000 && rc == HF_UNAVAILABLE && said != 10008) rc = HF_UNSUPPORTED;
     return rc;
 }

@@ -1,11 +1,11 @@
 /*
  * dial.c - nats: connecting. See link.h.
  *
- * The library is given one numeric address at a time, of a server that has just accepted a
- * connection: so it never looks up a name, and never spends the deadline on one server of a list.
+ * kit/dial.h finds an address that accepts connections. The library is then given only that numeric
+ * address. So it never looks up a name, and never spends the deadline on one server of a list.
  *
- * The library ignores SIGPIPE in the whole process when it is first used. That is undone: it is the
- * program's to decide, and the programs that it starts would inherit it.
+ * At its first use the library makes the whole process ignore SIGPIPE. That is undone here: the
+ * program has to decide that, and the programs that it starts would inherit it.
  */
 #include "kit/fork_gate.h"
 #include "link.h"
@@ -52,8 +52,8 @@ static int log_in(const struct hf__nats_how *how, struct hf__nats_link *link,
     return rc;
 }
 
-/* Closes the connection. The library would wait half a second for the server, so the socket is shut
-   down first: the library sees the end after everything that the server has sent. */
+/* Closes the connection. The socket is shut down first, because the library would wait half a
+   second for the server otherwise. It still reads what the server has sent before. */
 void hf__nats_disconnect(struct hf__nats_link *link)
 {
     char unread[4096];
@@ -63,7 +63,8 @@ void hf__nats_disconnect(struct hf__nats_link *link)
     if (link->nc && hf__nats_fd(link) >= 0) {
         shutdown(link->socket->fd, SHUT_RDWR);
         while (recv(link->socket->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
-        /* OpenSSL may have read more than it has passed on: one record at most. */
+        /* OpenSSL may hold one record that it has read but not passed on: three reads are enough.
+         */
         for (int i = 0; i < 3 && link->socket->fd >= 0; i++)
             natsConnection_ProcessReadEvent(link->nc);
     }
@@ -78,11 +79,12 @@ void hf__nats_disconnect(struct hf__nats_link *link)
 
 /* ---- connecting ---- */
 
-/* Starts the library, once. SIGPIPE, which the library ignores from then on, is as before. Its
-   threads block all signals. */
+/* Starts the library, once per process. Restores the action for SIGPIPE, which the library changes.
+   The library's threads block all signals. */
 static int begin(hf_error *err)
 {
-    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER; /* taken inside of the gate only */
+    static pthread_mutex_t starting =
+        PTHREAD_MUTEX_INITIALIZER; /* taken inside the fork gate only */
     static int started;
     struct sigaction before;
     sigset_t all, mask;
@@ -101,7 +103,7 @@ static int begin(hf_error *err)
     hf__gate_end();
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (s == NATS_OK) return 0;
-    /* It reaches for no server yet: it allocates, and starts threads. */
+    /* nats_Open contacts no server: it only allocates memory and starts threads. */
     return hf_fail(err, HF_NOMEM, 0, "nats: begin: %s: out of memory, or of threads",
                    natsStatus_GetText(s));
 }
@@ -122,8 +124,8 @@ static int dial(const struct hf__nats_how *how, struct hf__nats_link *link, cons
     return rc;
 }
 
-/* Checks the files before the library opens them: it would wait for the writer of a named pipe, and
-   doesn't tell errors apart. */
+/* Checks the files before the library opens them. The library would wait if one is a named pipe,
+   and reports all its errors as one. */
 static int check_files(const struct hf__nats_how *how, char why[HF_KIT_WHY])
 {
     const char *const of[][2] = {{"creds", how->creds},

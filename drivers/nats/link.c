@@ -1,10 +1,10 @@
 /*
- * link.c - nats: requests there and back. See link.h.
+ * link.c - nats: sends requests and takes their replies. See link.h.
  *
- * The library runs no thread and no timer for a connection: the thread that asks waits for the
- * socket itself, with its own deadline (natsOptions_SetEventLoop in login.c). Requests that are
- * asked together are sent together, and each has its own subject for the reply: one that comes too
- * late is taken for no other.
+ * The library runs no thread and no timer for a connection: the thread that makes a request waits
+ * for the socket itself, with its own deadline (natsOptions_SetEventLoop in login.c). Requests that
+ * are made together are sent together. Each has its own subject for the reply, so a reply that
+ * comes too late isn't taken for that of another request.
  */
 #include "link.h"
 
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frees a message in this thread. The library exports it, and declares it in no public header. */
+/* Frees a message in this thread. The library exports this function, but no public header declares
+   it. Weak: a libnats may lack it. */
 extern void natsMsg_free(void *msg) __attribute__((weak));
 
 void hf__nats_free(natsMsg *msg)
@@ -85,7 +86,8 @@ static natsStatus send_request(struct hf__nats_link *link, struct hf__nats_reque
     return r->unsent ? NATS_OK : s;
 }
 
-/* Takes the replies that have come. Returns how many of them are of these requests. */
+/* Takes the messages that have come, and gives each of the n requests its reply. Returns how many
+   replies there were. */
 static size_t take(struct hf__nats_link *link, struct hf__nats_request *r, size_t n)
 {
     size_t taken = 0, skip = strlen(link->prefix) + 1;
@@ -105,8 +107,8 @@ static size_t take(struct hf__nats_link *link, struct hf__nats_request *r, size_
     return taken;
 }
 
-/* Writes why there is no reply, by the server's own text. A request to a subject that isn't
-   permitted gets no reply at all. */
+/* Writes to `why` why there is no reply, and returns the code. If a subject isn't permitted, the
+   server sends no reply, only an error of the connection, which has the reason. */
 static int explain(const struct hf__nats_link *link, natsStatus s, char why[HF_NATS_WHY])
 {
     const char *text = "";

@@ -17,25 +17,25 @@ enum { HF_NATS_PATH = 512, HF_NATS_WHY = 300, HF_NATS_INBOX = 64, HF_NATS_NAME =
 struct hf__nats_how {
     struct hf__hosts at;
     char user[128], password[256]; /* a password without a user is a token */
-    struct hf__secret secret;      /* a password that stands in a file */
-    char creds[HF_NATS_PATH];      /* a user's JWT and seed */
-    char inbox[HF_NATS_INBOX];     /* the beginning of the subjects for replies */
+    struct hf__secret secret;      /* the file that has the password */
+    char creds[HF_NATS_PATH];      /* the file with a user's JWT and seed */
+    char inbox[HF_NATS_INBOX];     /* how the subjects for replies begin */
     int tls, verify;
     char tls_ca[HF_NATS_PATH], tls_cert[HF_NATS_PATH], tls_key[HF_NATS_PATH];
     int64_t io_timeout_ms;
-    int opened; /* a server was fit once */
+    int opened; /* 1: the store was opened, so a server was fit once */
 };
 
 struct hf__nats_socket {
-    int fd, writes; /* -1: the socket is closed; 1: the library wants to write */
+    int fd, writes; /* fd -1: the socket is closed. writes 1: the library wants to write */
 };
 
 struct hf__nats_link {
     natsConnection *nc;      /* NULL: not connected */
     natsSubscription *inbox; /* where replies come */
     char prefix[HF_NATS_INBOX + 40];
-    uint64_t sent; /* the number of requests so far: each has its own subject for the reply */
-    struct hf__nats_socket *socket; /* the connection's subscription; NULL: none */
+    uint64_t sent; /* how many requests were sent; the number makes each reply's subject */
+    struct hf__nats_socket *socket; /* the connection's socket; NULL: none */
     int tls;
 };
 
@@ -52,7 +52,7 @@ struct hf__nats_request {
         const char *name, *value; /* value NULL: there is none */
     } header[3];
     natsMsg *reply; /* NULL: none has come */
-    int unsent;     /* 0, or why it wasn't sent: HF_FULL: longer than the server permits;
+    int unsent;     /* 0; or why it wasn't sent. HF_FULL: longer than the server permits; or
                        HF_NOMEM */
 };
 
@@ -61,7 +61,7 @@ struct hf__nats_request {
 int hf__nats_options(const hf_url *url, struct hf__nats_how *how, char bucket[HF_NATS_NAME],
                      int *ret_replicas, hf_error *err);
 
-/* dial.c. Connects to the first server that can be used, until the local time until_us at most. */
+/* dial.c. Connects to the first server that works, until the local time until_us at most. */
 int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link, int64_t until_us,
                      hf_error *err);
 void hf__nats_disconnect(struct hf__nats_link *link);
@@ -72,7 +72,7 @@ int hf__nats_log_in(const struct hf__nats_how *how, const char *host, const char
                     const char *password, int64_t until_us, struct hf__nats_link *link,
                     char why[HF_KIT_WHY]);
 
-/* tls.c. Fills in what the URL says of TLS, and the callbacks below. */
+/* tls.c. Sets the TLS options of the URL for a connection to `host`. */
 natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host);
 /* Returns 1 if TLS failed because the key needs a passphrase, which is never asked for. */
 int hf__nats_key_is_encrypted(void);
@@ -83,26 +83,28 @@ int hf__nats_handshake_was_late(void);
 /* Returns 1 if the handshake ended without a refusal: the connection was cut, or the server doesn't
    speak TLS. */
 int hf__nats_handshake_was_cut(void);
-/* Called around the library's calls: in between the thread is inside of the gate of
-   kit/fork_gate.h, because the library and OpenSSL have locks of the whole process. A SIGPIPE of
-   this thread is held back, if the connection uses TLS. */
+/* hf__nats_quiet and hf__nats_loud are called around calls of the library. In between the thread is
+   inside the fork gate (kit/fork_gate.h), because the library and OpenSSL have locks of the whole
+   process; and, with `tls`, SIGPIPE is blocked in this thread. */
 struct hf__nats_quiet {
     sigset_t mask;
     int on, pending;
 };
 void hf__nats_quiet(int tls, struct hf__nats_quiet *q);
 void hf__nats_loud(const struct hf__nats_quiet *q);
-/* Frees what OpenSSL has for this thread, which ends soon and is between these two calls: at the
-   thread's end OpenSSL would do it under a lock of the whole process. */
+/* Frees what OpenSSL keeps for this thread, which is about to end. OpenSSL would do that at the
+   thread's end, under a lock of the whole process and outside the fork gate. Called between
+   hf__nats_quiet and hf__nats_loud. */
 void hf__nats_thread_ends(void);
 
 /* link.c. Subscribes the connection to these subjects. All messages that come are kept. */
 natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
                               natsSubscription **ret);
-/* Frees what came for a subscription, by hf__nats_free: for one that ends soon. It has no effect
-   when the connection has been closed. `sub` may be NULL. */
+/* Frees the unread messages of a subscription that is about to end, by hf__nats_free. Does nothing
+   if the connection is closed, or if `sub` is NULL. */
 void hf__nats_drop_unread(natsSubscription *sub);
-/* Reads and writes what is ready. Returns 0 if the connection is closed. */
+/* Lets the library read and write, after poll has returned these events. Returns 1; 0: the
+   connection is closed. */
 int hf__nats_serve(struct hf__nats_link *link, short revents);
 /* Returns 1 if the connection has ended since the last request. Sends nothing. */
 int hf__nats_ended(struct hf__nats_link *link);
@@ -111,15 +113,16 @@ short hf__nats_events(const struct hf__nats_link *link);
 /*
  * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0 if
  * all replies have come, except to requests that are `unsent`. Otherwise returns HF_UNAVAILABLE,
- * HF_DENIED or HF_NOMEM, and the reason in `why`: what was sent may have been carried out, and the
- * connection is gone. hf__nats_done frees the replies.
+ * HF_DENIED or HF_NOMEM, with the reason in `why`: each request may have been carried out, and the
+ * connection is closed. hf__nats_done frees the replies.
  */
 int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t n, int64_t until_us,
                  char why[HF_NATS_WHY]);
 void hf__nats_done(struct hf__nats_request *r, size_t n);
 /*
- * Frees a message; NULL: nothing. By natsMsg_Destroy a thread of the library would free it, under a
- * mutex which may be locked when the process forks: the child's next message would wait for ever.
+ * Frees a message (may be NULL) in this thread. natsMsg_Destroy would leave that to a thread of the
+ * library, under a mutex that may be locked while the process forks: the child would then wait for
+ * that mutex for ever.
  */
 void hf__nats_free(natsMsg *msg);
 

@@ -1,10 +1,10 @@
 /*
  * login.c - nats: one connection to one server, within a deadline. See link.h.
  *
- * The library has a deadline for this, but reads on without an end where a server falls silent
- * between its greeting and the end of the login. Nothing can interrupt it there. So a separate
- * thread connects, and the caller leaves that thread behind at the deadline. The thread goes on
- * until the server closes the connection, and then frees its memory.
+ * The library has a deadline for the login, but if a server falls silent between its greeting and
+ * the end of the login, the library waits without a limit, and nothing can interrupt it. So a
+ * separate thread logs in, and the caller leaves that thread behind at the deadline. The thread
+ * goes on until the server closes the connection, and then frees its memory.
  */
 #include "link.h"
 
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* added to the deadline, so that the library's own deadline, whose error says more, comes first */
+/* The caller waits this much longer than the library's own deadline, whose error says more. */
 enum { GRACE_US = 100000 };
 enum { WAITED_FOR, ENDED, LEFT };
 
@@ -33,7 +33,7 @@ struct login {
     char why[HF_KIT_WHY];
 };
 
-/* ---- the library's socket, which the asking thread waits for ---- */
+/* ---- the library's socket, for which the thread that makes a request waits ---- */
 
 static natsStatus attach(void **own, void *loop, natsConnection *nc, natsSock fd)
 {
@@ -53,7 +53,7 @@ static natsStatus attach(void **own, void *loop, natsConnection *nc, natsSock fd
 
 static natsStatus wants_read(void *own, bool add)
 {
-    (void)own, (void)add; /* always */
+    (void)own, (void)add; /* hf__nats_events always waits for reading */
     return NATS_OK;
 }
 
@@ -82,7 +82,7 @@ static int code_of(const struct hf__nats_how *how, natsStatus s)
     switch (s) {
     case NATS_CONNECTION_AUTH_FAILED:
     case NATS_NOT_PERMITTED:
-        /* The server has a new password already, and the password file will soon have it. */
+        /* The password was probably changed on the server first, and will be in the file soon. */
         return how->opened && (how->secret.path[0] || how->creds[0]) ? HF_UNAVAILABLE : HF_DENIED;
     /* TLS worked before, so the failure is temporary: certificates are being renewed. */
     case NATS_SSL_ERROR:
@@ -109,7 +109,7 @@ static natsStatus set_options(const struct login *g, natsOptions *o)
         s = natsOptions_SetEventLoop(o, g->socket, attach, wants_read, wants_write, detach);
     if (s == NATS_OK) s = natsOptions_SetTimeout(o, left_ms > 1 ? left_ms : 1);
     if (s == NATS_OK) s = natsOptions_SetAllowReconnect(o, false);
-    /* Without this the library would try servers that the URL doesn't name, each for the whole
+    /* Otherwise the library would also try servers that only the cluster names, each for the whole
        time. */
     if (s == NATS_OK) s = natsOptions_SetIgnoreDiscoveredServers(o, true);
     if (s == NATS_OK) s = natsOptions_SetSendAsap(o, true);
@@ -138,7 +138,7 @@ static int explain(struct login *g, natsStatus s)
         snprintf(g->why, sizeof g->why, "TLS: no answer in time");
         return HF_UNAVAILABLE;
     }
-    /* The server is shutting down, or speaks another protocol. */
+    /* The server is shutting down, or doesn't speak TLS. */
     if (s == NATS_SSL_ERROR && hf__nats_handshake_was_cut()) return HF_UNAVAILABLE;
     return code_of(&g->how, s);
 }
@@ -197,8 +197,8 @@ static int start(struct login *g)
     return 0;
 }
 
-/* Waits for the thread until the deadline. Returns 0 if the thread has ended; otherwise the thread
-   is left behind, and frees `g` itself. */
+/* Waits for the thread until the deadline. Returns 0: the thread has ended, and the caller frees g;
+   1: the thread is left behind, and frees g itself. */
 static int await(struct login *g)
 {
     struct pollfd p = {g->done_fd, POLLIN, 0};

@@ -1,5 +1,5 @@
 /*
- * names.c - nats: keys as subjects, and the texts of the server's JSON. See store.h.
+ * names.c - nats: keys as subjects; reads base64 and times of the server's JSON. See store.h.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -11,9 +11,9 @@
 
 /* ---- keys ---- */
 
-/* A key of a bucket may have letters, digits and -/_=. and no others. Each byte that isn't one of
-   these, a '=', a '.' and a '_' at the beginning (such keys are the server's) is written as '=' and
-   two hex digits. */
+/* Returns 1 if this byte of a key stands in a subject as it is. NATS allows letters, digits and
+   -/_=. in the key of a bucket. These bytes are written as '=' and two hex digits: all others, '=',
+   '.', and a '_' at the beginning (such keys are the server's). */
 static int is_plain(char c, int first)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -36,7 +36,7 @@ int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint
     char again[HF_NATS_SUBJECT];
     if (!hf__read_marked(name, '=', to, ret_len)) return 0;
     hf__nats_subject(st, to, *ret_len, again);
-    return *ret_len && !strcmp(again + strlen(st->bucket) + 5, name); /* each key has one subject */
+    return *ret_len && !strcmp(again + strlen(st->bucket) + 5, name); /* else it isn't ours */
 }
 
 /* ---- texts ---- */

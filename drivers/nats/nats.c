@@ -4,14 +4,16 @@
  *
  * Contents: many rows; opening.
  *
- * A row is a JSON object, in the message that the bucket keeps of its key. bucket.c says where the
- * clock comes from, rows.c how rows are read, replace.c how they are compared and written.
+ * A row is a JSON object, in the last message for its key, which is the one that the bucket keeps.
+ * bucket.c says where the clock comes from, rows.c how rows are read, replace.c how they are
+ * compared and written.
  *
- * The driver has 2,200 lines, not the 400 of a driver on the kit. Some 660 do within a deadline
- * what the library does without one: connecting, the login, TLS, requests (dial.c, login.c, tls.c,
- * link.c). The library's key-value calls bring no time of the server's and no more than one row a
- * round trip: 270 lines are the bucket and its clock (bucket.c), 430 reading and writing by
- * requests of JetStream (rows.c, replace.c); 190 notifications, 210 the URL and names.
+ * The driver has 2,200 lines, not the 400 of a driver on the kit. Some 660 lines do within a
+ * deadline what the library does without one: connecting, the login, TLS, requests (dial.c,
+ * login.c, tls.c, link.c). The library's key-value calls don't bring the server's time, and read
+ * one row a round trip. So 270 lines are the bucket and its clock (bucket.c), 430 reading and
+ * writing by requests of JetStream (rows.c, replace.c). 190 are notifications, 210 the URL and
+ * names.
  */
 #include "kit/listing.h"
 #include "store.h"
@@ -31,9 +33,9 @@ struct scan {
     hf_store *st;
     struct hf__listing all;
     json_t *info;   /* the reply that lists subjects */
-    void *next;     /* in its object of subjects */
-    long long seen; /* subjects of pages before */
-    int end;        /* the last page was read, or the caller wants no more rows */
+    void *next;     /* the next subject in `info` to be read; NULL: none is left */
+    long long seen; /* how many subjects the pages so far had */
+    int end;        /* 1: the last page was read, or the caller wants no more rows */
 };
 
 /* Reads the next page of subjects. */
@@ -54,7 +56,7 @@ static int list(struct scan *s, hf_error *err)
         rc = hf__nats_ask(link, &r, 1, until_us, why);
         if (!rc && (said = hf__nats_reply(r.reply, &s->info, why))) rc = hf__nats_code(said);
         if (!rc && !(*s->all.ret_clock_us = hf__nats_clock(s->info))) rc = HF_UNAVAILABLE;
-        if (said == HF_NATS_NO_STREAM) /* no rows */
+        if (said == HF_NATS_NO_STREAM) /* no bucket, so there are no rows */
             rc = hf__nats_server_clock(s->st, link, until_us, s->all.ret_clock_us, why);
         hf__nats_done(&r, 1);
         if (rc) hf_fail(err, rc, 0, "nats: list: %s", why);
@@ -74,7 +76,8 @@ struct page {
     size_t n;
 };
 
-/* Chooses the next keys of the list that have the prefix. */
+/* Takes the next keys with the prefix from the list of subjects, and makes a request for the row of
+   each. */
 static void choose(struct scan *s, struct page *p)
 {
     json_t *subjects = json_object_get(json_object_get(s->info, "state"), "subjects");
@@ -93,8 +96,8 @@ static void choose(struct scan *s, struct page *p)
     }
 }
 
-/* Shows the rows of these keys. The caller's `see` may write, so no connection is kept meanwhile.
- */
+/* Reads the rows of these keys, then shows them. The connection is given back before, because `see`
+   may write. */
 static int show(struct scan *s, struct page *p, hf_error *err)
 {
     char why[HF_NATS_WHY] = "";

@@ -1,11 +1,11 @@
 /*
  * notify.c - nats: notifications. See store.h.
  *
- * A bucket that republishes tells of each write when it is done, by a message whose subject ends
- * with the key, and whose header names the waiters that the write concerns. A handle that waits has
- * a connection of its own, subscribed to all keys of the bucket: a subscription of one key alone
- * would have to reach every server of a cluster before it counts. The thread that sleeps reads that
- * connection; there is no other thread.
+ * A bucket with `republish` sends a message after each write. Its subject ends with the key; its
+ * header names the waiters that the write concerns. A handle that waits has a connection for these
+ * messages, subscribed to all keys of the bucket, once. (A subscription to one key would have to
+ * reach every server of a cluster before each wait.) The thread that sleeps reads that connection;
+ * the driver has no thread of its own.
  *
  * Thread safety: one thread at a time, but for nats_interrupt.
  */
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* After a connection has failed, none is tried for this time. */
+/* How long after a failure no new connection is tried. */
 enum { RETRY_MS = 5000 };
 
 int hf__nats_notify_open(struct hf__nats_notify *n)
@@ -50,7 +50,7 @@ void hf__nats_notify_close(struct hf__nats_notify *n)
 
 /* ---- what came ---- */
 
-/* Returns 1 if this write concerns the request that waits for the key. */
+/* Returns 1 if this write concerns the request that waits for the key; also if that isn't known. */
 static int concerns(const struct hf__sub_key *k, natsMsg *msg)
 {
     char address[HF_ADDRESS + 1];
@@ -75,7 +75,7 @@ static void hear(hf_store *st, natsMsg *msg)
     n->heard++;
 }
 
-/* Takes what the connection has read. */
+/* Takes in all messages that the connection has read. */
 static void hear_all(hf_store *st)
 {
     struct hf__nats_notify *n = &st->notify;
@@ -105,8 +105,9 @@ static int nats_next_event(hf_store *st, hf_key_event *ret)
     return hf__sub_next_event(&st->notify.sub, ret);
 }
 
-/* Connects and subscribes. The subscription reaches the leading server before the request that
-   follows. So every write after the reply to that request is notified. */
+/* Connects and subscribes, then makes a request and waits for its reply. The subscription reaches
+   the server that leads the bucket before that request does. So every write after this function's
+   return is notified. */
 static int subscribe_all(hf_store *st, hf_error *err)
 {
     struct hf__nats_notify *n = &st->notify;

@@ -12,7 +12,7 @@ static int bad(const hf_url *url, const char *name, const char *what, hf_error *
     return hf_fail(err, HF_INVALID, 0, "nats: open '%s': %s: %s", url->safe, name, what);
 }
 
-/* Reads an option; "" if it isn't given. */
+/* Reads an option into `to`; "": it isn't given. Returns 0 or the error. */
 static int read_text(const hf_url *url, const char *name, char *to, size_t cap, hf_error *err)
 {
     int rc = hf_url_get(url, name, to, cap);
@@ -109,8 +109,8 @@ int hf__nats_options(const hf_url *url, struct hf__nats_how *how, char bucket[HF
     static const char *const known[] = {"creds",  "inbox",    "passfile", "replicas",   "tls",
                                         "tls_ca", "tls_cert", "tls_key",  "tls_verify", NULL};
     char name[64];
-    /* Tools of NATS take such a user for a token. Errors would show it as a user, so this one comes
-       before all others. */
+    /* NATS's own tools take such a user for a token, which is a secret. Other errors would show it
+       as a user, so this check comes first. */
     if (url->user[0] && !url->password[0] && !has(url, "passfile") && !has(url, "creds"))
         return hf_fail(err, HF_INVALID, 0,
                        "nats: open: a user without a password; a token is written "

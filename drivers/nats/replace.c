@@ -1,11 +1,11 @@
 /*
  * replace.c - nats: writing rows. See store.h.
  *
- * The server compares the number of the key's last message, the library the rev of the row. So a
- * write is two round trips: the row is read, with its number and the clock; if its rev is the one
- * that was seen, the row is published with that number as the one that is expected. Numbers that
- * were read before are not kept: after a backup was restored, or a server has lost its last writes,
- * the same number may be another row's.
+ * The core compares the rev of a row, but the server compares the number of the key's last message.
+ * So a write takes two round trips. The first reads the row, its message's number and the clock. If
+ * the row's rev is the one that was seen, the second publishes the new row on the condition that
+ * the last message still has that number. Numbers of earlier reads are not kept: after a backup was
+ * restored, or a server has lost its last writes, another row may have the same number.
  */
 #include "store.h"
 
@@ -17,16 +17,16 @@
 #include <string.h>
 #include <time.h>
 
-/* How many replaces are under way at once; how often a write that was refused because of another
-   one under way is made again, and how many milliseconds later. */
+/* How many replaces are under way at once; how many rounds a replace takes at most, if other writes
+   that are under way make the server refuse it; the pause before a round, in milliseconds. */
 enum { AT_ONCE = 64, ROUNDS = 6, PAUSE_MS = 4 };
-/* How many bytes a message has at least, besides the row. */
+/* How many bytes a message may have besides the row, as reckoned for a bucket with a limit. */
 enum { OVERHEAD = 300 };
 
 struct change {
     hf_replace *item;
-    int pending;  /* it has no result yet */
-    uint64_t seq; /* of the key's last message */
+    int pending;  /* 1: it has no result yet */
+    uint64_t seq; /* the number of the key's last message */
     char expect[24];
     char *text; /* the text of the row, as it is published */
     char subject[HF_NATS_SUBJECT], query[HF_NATS_QUERY], addresses[HF_ADDRESSES_CAP];
@@ -36,13 +36,13 @@ struct writing {
     hf_store *st;
     struct hf__nats_link *link;
     int64_t until_us, clock_us;
-    int64_t room; /* how many bytes for new keys are left in a bucket with a limit */
+    int64_t room; /* how many bytes are left for new keys in a bucket with a limit */
     struct change *change;
-    struct hf__nats_request *r; /* n + 1 */
+    struct hf__nats_request *r; /* n + 1 requests: the last one is for the clock */
     size_t n;
 };
 
-/* ---- one of them ---- */
+/* ---- one replace ---- */
 
 static void end(struct change *c, int result, const char *why)
 {
@@ -73,8 +73,8 @@ static int encode(const hf_store *st, struct change *c)
     return c->text ? 0 : HF_NOMEM;
 }
 
-/* Returns how much room the bucket has. It is asked before the write, because the server's refusal
-   doesn't say that the bucket is full. */
+/* Returns how many bytes the bucket still has room for. The driver checks that before a write,
+   because the server's refusal wouldn't say that the bucket is full. */
 static int64_t room_of(const json_t *info)
 {
     const json_t *config = json_object_get(info, "config");
@@ -83,8 +83,8 @@ static int64_t room_of(const json_t *info)
     return most > 0 ? most - json_integer_value(used) : INT64_MAX;
 }
 
-/* Compares the row that was read with the one that the replace has seen. If they differ, the
-   replace is refused. */
+/* Compares the rev of the row that was read with the one that the replace has seen. If they differ,
+   its result is HF_CONFLICT. */
 static void compare(const struct writing *w, struct change *c, const natsMsg *reply)
 {
     hf_replace *item = c->item;
@@ -121,13 +121,13 @@ static void conclude(struct change *c, const struct hf__nats_request *r, int rc,
         end(c, 0, "");
     else if (said == HF_NATS_NOBODY || said == 10163 || said == 10167 || said == 10109 ||
              hf__nats_code(said) == HF_FULL)
-        end(c, hf__nats_code(said), said_why); /* it was not stored */
+        end(c, hf__nats_code(said), said_why); /* the server has refused it */
     else if (said != HF_NATS_BEHIND && said != HF_NATS_BEHIND_TOO)
         end(c, HF_UNKNOWN, said ? said_why : "not a reply to that");
     json_decref(ack);
 }
 
-/* ---- a round ---- */
+/* ---- a round: read, compare, write ---- */
 
 /* Reads the rows of all replaces that are pending, and the clock. Returns 1 if there is a
    bucket. */
@@ -173,7 +173,7 @@ static void write_all(struct writing *w)
         if (w->change[i].pending) put_write(&w->change[i], &w->r[n++]);
     if (!n) return;
     int rc = hf__nats_ask(w->link, w->r, n, w->until_us, why);
-    if (n > 1) rc = 0; /* the server doesn't say which of them was denied */
+    if (n > 1) rc = 0; /* the error doesn't say which of the requests was denied */
     n = 0;
     for (size_t i = 0; i < w->n; i++)
         if (w->change[i].pending) conclude(&w->change[i], &w->r[n++], rc, why);
@@ -204,7 +204,7 @@ static void write_rounds(struct writing *w)
     end_all(w, HF_UNAVAILABLE, "other writes were under way");
 }
 
-/* ---- n of them ---- */
+/* ---- n replaces ---- */
 
 static void write_some(hf_store *st, struct hf__nats_link *link, hf_replace *item, size_t n,
                        int64_t until_us)
@@ -249,7 +249,7 @@ int hf__nats_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t unti
     hf_error err = {0, 0, ""};
     int rc = 0;
     struct hf__nats_link *link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* Connecting anew took a part of the time: the deadline is later by that. */
+    /* The time that connecting took doesn't count: the deadline is later by it. */
     until_us = hf__local_us() + patience_us;
     for (size_t at = 0; at < n; at += AT_ONCE) {
         size_t some = n - at < AT_ONCE ? n - at : AT_ONCE;

@@ -1,9 +1,9 @@
 /*
  * rows.c - nats: reading rows. See store.h.
  *
- * A row is read by $JS.API.STREAM.MSG.GET, which the server answers that leads the stream. "Direct"
- * reads, which any replica answers with what it has, are not used, even where the bucket permits
- * them.
+ * A row is read by $JS.API.STREAM.MSG.GET, which only the server that leads the stream answers.
+ * "Direct" reads are not used, even if the bucket permits them, because a replica may answer them
+ * with an old row.
  */
 #include "store.h"
 
@@ -38,7 +38,7 @@ void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NA
     *r = (struct hf__nats_request){.subject = st->query, .data = query, .len = (size_t)len};
 }
 
-/* Returns 1 if the message says that the key was deleted; HF_NOMEM: that isn't known. */
+/* Returns 1 if the message marks the key as deleted; 0 if not; HF_NOMEM. */
 static int is_deleted(const json_t *message)
 {
     const char *text = json_string_value(json_object_get(message, "hdrs"));
@@ -98,7 +98,8 @@ int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what
     return rc;
 }
 
-/* Answers for a bucket that doesn't exist and isn't to be made: no row, and the server's clock. */
+/* Makes the result of a read if the bucket doesn't exist and must not be made: no row, and the
+   clock of the server. */
 static int get_nothing(hf_store *st, struct hf__nats_link *link, const char *key, hf_row *row,
                        int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {
@@ -135,8 +136,8 @@ static int get_once(hf_store *st, struct hf__nats_link *link, const hf_rowkey *k
     return rc;
 }
 
-/* Reads the row. If the bucket is gone it is made first, because its leader has the clock that all
-   clients use. */
+/* Reads the row and the clock. If the bucket is gone, makes it first, because all clients use the
+   clock of its leader. */
 static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
                int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {

@@ -1,12 +1,12 @@
 /*
- * tls.c - nats: what the library lacks over TLS. See link.h.
+ * tls.c - nats: what the library doesn't do for TLS. See link.h.
  *
- * The library shakes hands on a socket that blocks, without a deadline, and OpenSSL asks for the
- * passphrase of a key on the terminal. The library shows neither its SSL_CTX nor its socket. But
- * OpenSSL calls `note` for each SSL_CTX that is made. Its callbacks are then set: one that has no
- * passphrase, and one that waits for the socket, until the deadline, before each read and write.
+ * The library makes the TLS handshake on a blocking socket, without a deadline, and OpenSSL asks
+ * for a key's passphrase on the terminal. The library shows neither its SSL_CTX nor its socket. But
+ * OpenSSL calls `note` for each SSL_CTX that is made, which then sets two callbacks: one gives no
+ * passphrase; the other waits for the socket before each read and write, until the deadline.
  *
- * What OpenSSL writes may raise SIGPIPE, which is held back while it may.
+ * Writes of OpenSSL may raise SIGPIPE, so SIGPIPE is blocked in the thread meanwhile.
  */
 #include "link.h"
 
@@ -17,11 +17,11 @@
 #include <signal.h>
 #include <time.h>
 
-static __thread SSL_CTX *made;  /* by this thread, most lately */
-static __thread int64_t end_us; /* local: when this thread's handshake must end; 0: there is no
-                                   handshake */
+static __thread SSL_CTX *made;  /* the last one that this thread has made */
+static __thread int64_t end_us; /* the local time by which this thread's handshake must end; 0: it
+                                   makes none */
 static __thread int late, encrypted;
-static __thread int began, refused; /* this thread's handshake; 1: one of the two ends refused it */
+static __thread int began, refused; /* 1: this thread's handshake has begun; has been refused */
 
 static void note(void *ctx, void *own, CRYPTO_EX_DATA *all, int i, long n, void *arg)
 {
@@ -41,7 +41,8 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
     return 0;
 }
 
-/* Returns 0 if the deadline of a read or write has passed: then OpenSSL doesn't do it. */
+/* Waits for the socket before OpenSSL reads or writes. Returns 0 if the deadline has passed: then
+   OpenSSL doesn't read or write. */
 static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, long n, int ret,
                        size_t *done)
 {
@@ -53,7 +54,8 @@ static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, 
     return late ? 0 : ret;
 }
 
-/* The upper byte of an alert is its level. */
+/* Notes the course of a handshake: its begin, and a fatal alert. The upper byte of an alert is its
+   level. */
 static void shakes(const SSL *ssl, int where, int ret)
 {
     if (!end_us) return;

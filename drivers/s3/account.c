@@ -1,8 +1,9 @@
 /*
- * account.c - s3: the account of a request: the URL, a file, or the environment. See store.h.
+ * account.c - s3: finds the account of a request: in the URL, a file, or the environment. See
+ * store.h.
  *
- * A file of credentials is read at each request, so that keys may be exchanged while it is used. It
- * has sections, "[default]", and lines "name = value".
+ * A credentials file is read at each request, so that its keys may be replaced while the store is
+ * open. It has sections such as "[default]", and lines "name = value".
  */
 #include "store.h"
 
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads one line of the file; *in: 1 if the line is in the section of the profile. */
+/* Reads one line of the file into *to, if the line is in the profile's section; *in keeps that from
+   line to line. */
 static void read_line(char *line, const char *profile, int *in, struct hf__s3_account *to)
 {
     const struct {
@@ -79,7 +81,7 @@ int hf__s3_account(const struct hf__s3_where *at, struct hf__s3_account *ret, ch
         return 0;
     }
     if (*at->file) return read_file(at, ret, why);
-    /* Not for a set-user-id program: the variables are its caller's. */
+    /* A set-user-id program ignores these variables, because its caller has set them. */
     copy(ret->id, sizeof ret->id, secure_getenv("AWS_ACCESS_KEY_ID"));
     copy(ret->secret, sizeof ret->secret, secure_getenv("AWS_SECRET_ACCESS_KEY"));
     copy(ret->token, sizeof ret->token, secure_getenv("AWS_SESSION_TOKEN"));

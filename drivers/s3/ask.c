@@ -1,10 +1,10 @@
 /*
  * ask.c - s3: one request, what its answer means, and the clock. See store.h.
  *
- * A refusal is judged by the code in its body, or by its status, never by its words. A write that
- * was refused by a status of 4xx wasn't done; one that wasn't answered, or by 5xx, may have been.
- * S3 answers a write by 200 and the ETag of the object: another answer is of something in between,
- * and tells nothing.
+ * A refusal is judged by the code in its body or by its HTTP status, never by its message. A write
+ * that was refused with 4xx wasn't done. A write without an answer, or with 5xx, may have been
+ * done. S3 answers a write with 200 and the object's ETag. Another answer comes from a proxy, and
+ * doesn't say whether the write was done.
  */
 #include "store.h"
 
@@ -38,7 +38,7 @@ static const struct meaning meanings[] = {
     {"MethodNotAllowed", HF_UNSUPPORTED},
     {"QuotaExceeded", HF_FULL},
     {"EntityTooLarge", HF_FULL},
-    /* By MinIO and its like. */
+    /* Codes of MinIO and servers like it. */
     {"XMinioStorageFull", HF_FULL},
     {"XMinioAdminBucketQuotaExceeded", HF_FULL},
 };
@@ -93,8 +93,8 @@ static int judge(const hf_store *st, struct hf__s3_call *call, const struct hf__
     if (!strcmp(code, "NoSuchBucket"))
         return hf_fail(err, means, ENOENT, "s3: %s '%s': no store at 's3://%s': no such bucket",
                        call->what, call->key, st->at.bucket);
-    /* A key may be replaced while the store is in use, in the file a little later than on the
-       server. */
+    /* The account worked before. Its key may just be replaced: on the server first, and in the
+       file a little later. */
     if (means == HF_DENIED && *st->at.file && __atomic_load_n(&st->let_in, __ATOMIC_RELAXED) &&
         strcmp(code, "AccessDenied") != 0)
         means = HF_UNAVAILABLE;
@@ -106,10 +106,11 @@ static int judge(const hf_store *st, struct hf__s3_call *call, const struct hf__
 /* ---- the clock ---- */
 
 /*
- * The header Date is of whole seconds, and some servers make it anew only once a second: so the
- * clock ticks by two. A server that stood still may tell the past once more. Such a date
- * contradicts those before, and isn't told to anybody; unless they all do so for a while: the clock
- * was set.
+ * Returns the store's clock for a reply with this date; 0: it isn't known. The header Date has
+ * whole seconds, and some servers update it only once a second, so it may be two seconds late
+ * (HF_S3_TICK_US). A server that was stopped may send an older date once more. Such a date
+ * contradicts those before, and the result is 0. If all dates do so for a while (ODD_US), the
+ * server's clock was set back, and they count.
  */
 static int64_t clock_of(hf_store *st, int64_t sent_us, int64_t received_us, int64_t date_us)
 {
@@ -136,9 +137,9 @@ static int64_t clock_of(hf_store *st, int64_t sent_us, int64_t received_us, int6
     return told_us;
 }
 
-/* Returns the time of day by the server's dates: the machine's clock may be wrong, and a server
-   refuses a signature that is more than 15 minutes off. Before the first reply it is the machine's
-   time. */
+/* Returns the time of day with which a request is signed. It is computed from the server's dates,
+   because a server refuses a signature that is more than 15 minutes off, and this machine's clock
+   may be wrong. Before the first reply it is this machine's time. */
 static int64_t day_of_store_us(hf_store *st)
 {
     pthread_mutex_lock(&st->mu);
@@ -149,7 +150,8 @@ static int64_t day_of_store_us(hf_store *st)
 
 /* ---- one request ---- */
 
-/* Writes a hash in hexadecimal digits. Returns 0 if OpenSSL doesn't have it. */
+/* Writes a hash of the body in hexadecimal digits. Returns 1; 0: OpenSSL doesn't offer this hash.
+ */
 static int put_hash(const EVP_MD *kind, char to[HASH_TEXT], const char *body, size_t len)
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
@@ -178,8 +180,8 @@ static void put_date(char to[DATE_TEXT], int64_t us)
     strftime(to, DATE_TEXT, "x-amz-date: %Y%m%dT%H%M%SZ", &t);
 }
 
-/* What a request is signed with: the account (a short-lived one has a token, which is signed, too)
-   and the time. */
+/* What a request is signed with: the account (temporary credentials have a token, which is signed,
+   too) and the time. */
 struct signer {
     struct hf__s3_account who;
     char token[sizeof((struct hf__s3_account *)0)->token + 24], date[DATE_TEXT];
@@ -200,7 +202,7 @@ static int signer_get(hf_store *st, struct signer *as, char why[HF_KIT_WHY])
     return rc;
 }
 
-/* Returns 0, or HF_NOMEM. */
+/* Makes the HTTP request for the call: its URL and headers. Returns 0 or HF_NOMEM. */
 static int make(const hf_store *st, const struct hf__s3_call *call, const struct signer *as,
                 struct made *m, struct hf__rest_call *ret)
 {
@@ -243,7 +245,8 @@ static int is_skewed(const struct hf__rest_reply *r)
     return !strcmp(code, "RequestTimeTooSkewed");
 }
 
-/* Judges the result of a request that was sent at sent_us. */
+/* Returns the result of a request that was sent at local time sent_us, as hf__s3_ask does, and
+   notes the server's clock. */
 static int result(hf_store *st, struct hf__s3_call *call, const struct hf__rest_reply *r,
                   const struct signer *as, int64_t sent_us, int64_t *ret_clock_us, hf_error *err)
 {

@@ -1,5 +1,5 @@
 /*
- * list.c - s3: many rows. See store.h.
+ * list.c - s3: lists the objects of a prefix, and reads the rows in them. See store.h.
  */
 #include "kit/listing.h"
 #include "store.h"
@@ -11,12 +11,13 @@
 struct listing {
     hf_store *st;
     struct hf__listing all;
-    char begin[HF_S3_PREFIX + HF_S3_NAME]; /* the beginning of all names that are asked for */
+    char begin[HF_S3_PREFIX + HF_S3_NAME]; /* how the names that are listed begin */
     char after[2 * HF_S3_NAME];            /* the last name that was shown */
     int more;
 };
 
-/* Writes a text for a query: all characters but letters, digits and - . _ ~ are encoded. */
+/* Writes a text for a URL's query: all characters but letters, digits and - . _ ~ are
+   percent-encoded. */
 static void put_encoded(FILE *to, const char *text)
 {
     for (; *text; text++)
@@ -26,7 +27,8 @@ static void put_encoded(FILE *to, const char *text)
             fprintf(to, "%%%02X", (unsigned char)*text);
 }
 
-/* Returns the query of the next page, its parameters in order; NULL: no memory. */
+/* Returns the query of the next page, to be freed, with its parameters sorted, as a signature
+   needs; NULL: no memory. */
 static char *query_of(const struct listing *l)
 {
     char *text = NULL;
@@ -45,8 +47,8 @@ static char *query_of(const struct listing *l)
     return NULL;
 }
 
-/* Reports the row of an object if it is the one of a key with the prefix. Other objects are passed
-   over. */
+/* Reads and shows the row of an object whose name is that of a key with the prefix. Ignores other
+   objects. */
 static int see_object(struct listing *l, const char *name, hf_error *err)
 {
     char text[HF_KEY_CAP];

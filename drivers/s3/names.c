@@ -1,12 +1,13 @@
 /*
  * names.c - s3: the names of objects. See store.h.
  *
- * A name has letters, digits and - . _ ~ alone. No server, proxy or signature encodes these, and
- * they need no entity in XML. Every other byte is ~ and two hex digits. No name is the beginning of
- * another one's path, for a server that keeps objects as files.
+ * A name has only letters, digits and - . _ ~, which no server, proxy or signature encodes, and
+ * which need no entity in XML. Every other byte of the key is written as ~ and two hex digits. Some
+ * servers keep objects as files; so no name is a directory in the path of another name.
  *
- * A name that would be longer than a file's may be is ~~ and the key in base64 (of RFC 4648,
- * section 5), in parts that are directories for such a server: each but the last one ends with ~.
+ * If that would be longer than a file's name may be, the name is ~~ and the key in base64 (RFC
+ * 4648, section 5), cut into parts by slashes, which are directories for such a server. Each part
+ * but the last ends with ~.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -59,7 +60,8 @@ void hf__s3_name(const char *key, size_t len, char to[HF_S3_NAME + 1])
     to[n] = 0;
 }
 
-/* Reads base64, without the marks of its parts. Returns 0 if it is too long. */
+/* Decodes the base64 of a long name, skipping the slashes and ~ of its parts. Returns 0 if the key
+   is too long. */
 static int read_long(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
 {
     unsigned bits = 0, have = 0;
@@ -85,12 +87,12 @@ int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
     int is_long = !strncmp(name, HF_S3_LONGS, 2);
     int got = is_long ? read_long(name + 2, to, ret_len) : hf__read_marked(name, '~', to, ret_len);
     if (!got || strlen(to) != *ret_len || !*ret_len) return 0;
-    /* Other names of the same key aren't this driver's. */
+    /* A key has exactly one name. Another name that decodes to it isn't one of this driver. */
     hf__s3_name(to, *ret_len, again);
     return !strcmp(name, again);
 }
 
-/* Returns the character of an entity; 0: it isn't one of the five. */
+/* Returns the character of the XML entity at `from`; 0: it isn't one of the five. */
 static char entity(const char *from, size_t *ret_len)
 {
     static const struct {

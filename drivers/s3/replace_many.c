@@ -1,9 +1,9 @@
 /*
- * replace_many.c - s3: many replaces by as many requests, several of them under way at a time. See
- * replace_many in holdfast_driver.h.
+ * replace_many.c - s3: many replaces, each by requests of its own, several of which are under way
+ * at a time. See replace_many in holdfast_driver.h.
  *
- * In each round every replace that has no result yet makes its next request: a read, where the ETag
- * isn't known or a write was refused, else the write.
+ * In each round every replace that has no result yet makes its next request: a read, if the ETag
+ * isn't known or its write was refused; else the write.
  */
 #include "store.h"
 
@@ -56,8 +56,8 @@ static size_t ask_all(struct many *m)
     return k;
 }
 
-/* Takes in an object that was read. If ETag and body don't belong together, it is read again, as by
-   hf__s3_read. */
+/* Takes in an object that was read: the replace is to be written, or has its result. If the ETag
+   and the body don't belong together, the object is read again in the next round. */
 static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
 {
     hf_replace *r = c->item;
@@ -80,8 +80,8 @@ static void saw(hf_store *st, struct change *c, const struct hf__s3_asked *a)
     c->state = TO_WRITE;
 }
 
-/* Takes in the reply to a write. After a refusal only the row shows whether it is the one that was
-   seen. */
+/* Takes in the reply to a write. If the write was refused, the row is read in the next round: only
+   that shows whether it still is the row that was seen. */
 static void wrote(hf_store *st, struct change *c, const struct hf__s3_asked *a)
 {
     const hf_replace *r = c->item;

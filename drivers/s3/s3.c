@@ -4,22 +4,24 @@
  *
  * Contents: what was seen; reading; replacing; opening.
  *
- * A write is a PUT: If-Match with the ETag of the object that was read, or If-None-Match: * where
- * there is none. So for every row that is given to the core its ETag is remembered, by key and rev,
- * in a table of limited size; where it has been forgotten, the row is read first. An ETag stands
- * for the content: the same one means the same row, also after a backup was restored.
+ * A write is a conditional PUT: If-Match with the ETag of the object that was read, or
+ * If-None-Match: * if there was none. So the driver keeps the ETag of every row that it gives to
+ * the core, by key and rev, in a table of limited size. If the table has no ETag for a row, the row
+ * is read first. An ETag stands for the content: the same ETag means the same row, also after a
+ * backup was restored.
  *
- * An object is never deleted: several servers compare nothing when they delete. A removed row
- * leaves an object without a row.
+ * An object is never deleted, because several servers check no condition for a DELETE. If a row is
+ * removed, an object without a row is written in its place.
  *
- * Each object has a random number of its own. HTTP lets a proxy send a PUT a second time if it lost
- * the reply: then the second one is refused although the first one was carried out. An object that
- * is what was sent, with its number, was written by this write.
+ * Each object has a random number of its own. HTTP lets a proxy send a PUT again if it lost the
+ * reply. Then the second PUT is refused although the first was carried out. So after a refusal the
+ * driver reads the object: if it is exactly what was sent, with the same number, this write was
+ * carried out.
  *
- * The driver has 1,420 lines, not the 400 of a driver on the kit. Some 320 are requests: their
- * signatures, the clock of a header and the meanings of refusals (ask.c); 210 the account as AWS's
- * tools read it and the URL (account.c, options.c); 150 many writes side by side (replace_many.c);
- * 120 names that servers with files can keep (names.c); 110 pages of names (list.c).
+ * The driver has 1,420 lines, not the 400 of a driver on the kit. Some 320 lines are requests:
+ * their signatures, the clock of a header and the meanings of refusals (ask.c); 210 are the URL and
+ * the account, which is read as AWS's tools do (account.c, options.c); 150 many writes side by side
+ * (replace_many.c); 120 names that servers with files can keep (names.c); 110 listing (list.c).
  */
 #include "json.h"
 #include "kit/text.h"
@@ -31,10 +33,10 @@
 #include <string.h>
 #include <time.h>
 
-/* How often a refused write is made again, although the row is the one that was seen. */
+/* ROUNDS: how often a refused write is made again if the row still is the one that was seen. */
 enum { ROUNDS = 6, PAUSE_MS = 4, REMOVED_CAP = 80 };
 
-/* ---- what was seen ---- */
+/* ---- ETags of rows that were read ---- */
 
 static struct hf__s3_seen *slot(hf_store *st, const hf_rowkey *key, uint64_t rev)
 {
@@ -62,7 +64,7 @@ static int recall(hf_store *st, const hf_rowkey *key, uint64_t rev, char tag[HF_
 
 /* ---- reading ---- */
 
-/* Returns 1 if the document is what a removed row leaves. */
+/* Returns 1 if the document is the one that stands in place of a removed row. */
 static int is_removed(const json_t *document)
 {
     return json_integer_value(json_object_get(document, "format")) == HF_ROW_FORMAT &&
@@ -124,12 +126,12 @@ int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__re
     if (rc && rc != HF_S3_ABSENT) return rc;
     remember(st, key, row->rev, r->tag);
     if (clock_us) return 0;
-    /* Without a time no lease can be judged. */
+    /* Without a time the core can't tell whether a lease has ended. */
     return hf_fail(err, HF_UNAVAILABLE, 0,
                    "s3: %s '%s': the reply has no date that fits those before", what, key->text);
 }
 
-/* Reads the row. *ret_written: 1 if the object is `text`; NULL: it isn't asked. */
+/* Reads the row. *ret_written (unless NULL): 1 if the object is exactly `text`. */
 static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                     const char *what, const char *text, int *ret_written, hf_error *err)
 {
@@ -143,7 +145,7 @@ static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *re
     int other = !rc && !hf__s3_belongs(st, &r);
     if (text) *ret_written = !rc && hf__s3_is_text(st, &r, text);
     rc = hf__s3_reads(st, key, rc, &r, *ret_clock_us, row, what, err);
-    /* Not by a page of a proxy: only an object with a row shows what the store's ETags are. */
+    /* Only an object with a row shows what the store's ETags are; a proxy's page doesn't. */
     if (other && !rc) __atomic_store_n(&st->others, 1, __ATOMIC_RELAXED);
     hf__rest_reply_free(&r);
     return rc;
@@ -196,8 +198,8 @@ void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64
     remember(st, key, rev, tag);
 }
 
-/* Writes the row on the condition of that ETag. Returns 0, HF_CONFLICT, or the error; *ret_foreign
-   as in hf__s3_call. */
+/* Writes the object on the condition that it has that ETag. Returns 0, HF_CONFLICT, or the error;
+ *ret_foreign: see `foreign` of hf__s3_call. */
 static int put(hf_store *st, const struct hf__s3_change *c, const char *text, const char *tag,
                int *ret_foreign, int64_t *ret_clock_us, hf_error *err)
 {
@@ -223,9 +225,10 @@ int hf__s3_tag_of(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
     return recall(st, key, seen, tag) || (!seen && row);
 }
 
-/* Replaces a row. The row is read first if its ETag isn't known, and after each refusal, because
-   only the row shows whether it is the one that was seen. It is also read after a reply with a
-   foreign ETag: if the write was done, the ETags of this store are no sums. */
+/* Replaces a row. Reads the row first if its ETag isn't known, and after each refusal, because only
+   the row shows whether it still is the one that was seen. Also reads it after a reply with a
+   foreign ETag: if the object is what was sent, the write was done, and the ETags of this store are
+   no MD5 sums. */
 static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const char *text,
                           int64_t *ret_clock_us, hf_error *err)
 {
