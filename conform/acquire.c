@@ -1,10 +1,10 @@
 /*
- * acquire.c - what a store promises that has `acquire`: in every small row it stores what hf__step
- * would store, or refuses and changes nothing.
+ * acquire.c - the conformance suite: on every small row the store's `acquire` stores what hf__step
+ * would store, or refuses and changes nothing. See conform.h.
  *
- * The rows are made of a kind of holder, a length of the queue, and with or without a marker. Into
- * each come a request that is new there, exclusive or shared; the holder; the last waiter; and the
- * former holder whose grant ended last. Each asks with room for more waiters and without. Where
+ * The rows combine a kind of holder, a length of the queue, and a marker or none. Each row gets
+ * these requests: a new one, exclusive or shared; its holder's; its last waiter's; and that of the
+ * former holder whose grant ended last. Each is made with room for more waiters and without. If
  * hf_row_acquire grants or appends, the store has to do so, too.
  */
 #include "conform.h"
@@ -37,15 +37,15 @@ static const char *const request_text[] = {"a new request", "a new shared reques
 struct play {
     struct hf__suite *cfm;
     const hf_rowkey *key;
-    hf_row row; /* as it is stored */
-    hf_row got; /* after the acquire */
+    hf_row row; /* the stored row before the acquire */
+    hf_row got; /* the stored row after it */
     hf_row expected;
     enum holder holder;
     enum request request;
     uint32_t waiters, may_queue;
     int marked;
-    uint32_t ids;    /* so many are used */
-    uint64_t newest; /* rev */
+    uint32_t ids;    /* how many request ids were used */
+    uint64_t newest; /* the highest rev so far */
 };
 
 static const char *bad(struct play *p, const char *what)
@@ -60,8 +60,8 @@ static const char *bad(struct play *p, const char *what)
 /* A time far from any store's clock, so that no clock has to be read for it. */
 static const int64_t LATER_US = INT64_C(1) << 52, LONG_AGO_US = 1;
 
-/* Puts a text into the note that looks like the parts of a row which a store's own acquire searches
-   for. */
+/* Puts a text into the note that looks like those parts of a stored row for which the code of an
+   `acquire` in a store may search. */
 static void put_note(hf_party *p)
 {
     static const char note[] = "}],\"request\":\"\"\\\"request\":[{\"mode\":1,\"holders\":[/\x7f";
@@ -81,7 +81,7 @@ static void put_holder(hf_party *p, enum holder kind, uint32_t i)
     p->limit = kind == LIMITED ? HOLDERS : 0;
 }
 
-/* Makes the next row, with another rev. Returns 0 or HF_NOMEM. */
+/* Makes p->row for the present combination, with a new rev. Returns 0 or HF_NOMEM. */
 static int make_row(struct play *p)
 {
     hf_row *row = &p->row;
@@ -115,20 +115,20 @@ static int make_row(struct play *p)
     return 0;
 }
 
-/* Returns the id of the request: that of a party of the row, or of the last holder. NULL: the row
-   has no such party. */
+/* Returns the id of a request that isn't new: the holder's, the last waiter's or the last holder's.
+   NULL: the row has no such party. */
 static const uint8_t *id_of(const struct play *p)
 {
     const hf_row *row = &p->row;
     uint32_t n = row->n_holders + row->n_queue;
     if (p->request == ITS_HOLDER) return row->n_holders ? row->party[0].id : NULL;
     if (p->request == ITS_LAST_WAITER) return row->n_queue ? row->party[n - 1].id : NULL;
-    /* A store that has no replies to lose may have forgotten the last holder, or the whole row. */
+    /* A local store, which loses no replies, may forget the last holder. */
     int forgets = p->cfm->con.caps.local != NULL || !row->rev;
     return n || forgets ? NULL : row->last_id;
 }
 
-/* Makes the party of the request. Returns 0 if the row has no such party. */
+/* Makes the party that requests. Returns 0 if the row has no such party. */
 static int make_party(struct play *p, hf_party *to)
 {
     *to = hf__con_party(0, ++p->ids);
@@ -140,7 +140,8 @@ static int make_party(struct play *p, hf_party *to)
     return id != NULL;
 }
 
-/* Checks that the stored row is what the step makes of the row at the same moment. */
+/* Checks that the stored row is the one that hf__step makes of the row before, at the same store's
+   time. */
 static const char *judge_stored(struct play *p, const hf_party *asks)
 {
     int64_t at = hf__find_id(&p->got, asks->id);
@@ -158,7 +159,7 @@ static const char *judge_stored(struct play *p, const hf_party *asks)
     int granted = out.answer == HF_ANS_GRANTED && out.changed;
     if (!granted && !(out.answer == HF_ANS_QUEUED && out.changed))
         return bad(p, "done, but the step does no such thing");
-    /* A store may know a higher rev of a free key than its row's, because it forgets such rows. */
+    /* A store that forgets free rows may give a higher rev than the step: that is allowed. */
     if (granted && p->got.rev > p->expected.rev) {
         p->expected.rev = p->expected.token = p->got.rev;
         p->expected.party[0].token = p->got.rev;
@@ -166,8 +167,9 @@ static const char *judge_stored(struct play *p, const hf_party *asks)
     return hf_row_equal(&p->got, &p->expected) ? NULL : bad(p, "another row was stored");
 }
 
-/* Returns 1 if this store has to grant or append the request. A store that is local, tells deaths
-   or has sessions needn't append: the core never asks it to (may_queue in wait_request.c). */
+/* Returns 1 if this store has to grant or append the request, as hf_row_acquire does. A store that
+   is local, or has liveness or sessions, needn't append: the core never asks it to (may_queue in
+   wait_request.c). */
 static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *shown)
 {
     if (hf_row_copy(&p->expected, shown)) return 1;
@@ -177,7 +179,7 @@ static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *sh
     return !p->expected.n_queue || !(caps->local || caps->liveness || caps->sessions);
 }
 
-/* Makes one acquire on the present row, and checks the answer and the row. */
+/* Calls `acquire` once on the present row, and checks the reply and the stored row. */
 static const char *acquire_in_it(struct play *p)
 {
     struct hf__suite *cfm = p->cfm;
@@ -201,7 +203,7 @@ static const char *acquire_in_it(struct play *p)
     return why;
 }
 
-/* Stores the row in place of the one that is there. */
+/* Makes the row for the present combination, and stores it in place of the last one. */
 static const char *store_row(struct play *p)
 {
     hf_row cur;
@@ -209,7 +211,7 @@ static const char *store_row(struct play *p)
     uint64_t seen = p->row.rev;
     int rc = make_row(p) ? HF_NOMEM : HF_CONFLICT;
     hf_row_init(&cur);
-    /* A store may forget a free row, and then answer with a rev of its own. */
+    /* A store that has forgotten the free row answers with a conflict and a rev of its own. */
     for (int tries = 2; rc == HF_CONFLICT && tries--; seen = cur.rev) {
         if (cur.rev >= p->row.rev) p->row.rev = cur.rev + 1;
         rc = hf__con_replace(p->cfm, p->key, seen, &p->row, &cur);
@@ -234,11 +236,11 @@ static const char *all_rows(struct play *p)
                     p->holder = (enum holder)holder;
                     p->request = (enum request)request;
                     p->marked = (holder + request + (int)(p->waiters + p->may_queue / MOST)) % 2;
-                    /* Only a new waiter can tell whether there is room for waiters. */
+                    /* Without room for waiters: only new requests, and rows without a holder. */
                     if (!p->may_queue && request != A_NEW_ONE && holder != NOBODY) continue;
                     why = store_row(p);
-                    /* At least once the next rev has to come from the clock, and not from the rev
-                       before. */
+                    /* At least once the next rev has to come from the clock, not from the rev
+                       before plus 1. */
                     if (!why && holder == ONE && request == A_NEW_ONE)
                         hf__con_await_clock(p->cfm, p->key, p->row.rev + 2);
                     if (!why) why = acquire_in_it(p);
@@ -252,7 +254,7 @@ static const char *as_the_step_does(struct hf__suite *cfm, const hf_rowkey *key,
     hf_row_init(&p.row);
     hf_row_init(&p.got);
     hf_row_init(&p.expected);
-    const char *why = acquire_in_it(&p); /* then there is no row at all */
+    const char *why = acquire_in_it(&p); /* the first call: the key has no row yet */
     if (!why) why = all_rows(&p);
     if (!why && hf_row_copy(row, &p.row)) why = hf__bad(cfm, "out of memory");
     hf_row_clear(&p.row);

@@ -1,5 +1,5 @@
 /*
- * arena.c - the arena of the racers of the conformance suite. See race.h.
+ * arena.c - the conformance suite: starts racers, and the memory that they share. See race.h.
  */
 #include "race.h"
 
@@ -26,8 +26,7 @@ int hf__race_fail(struct hf__racer *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(r->arena->why, sizeof r->arena->why, format, args);
     va_end(args);
-    /* Set after the reason was written. The parent that sees it set reports the reason, and may end
-       this process. */
+    /* Last: once this is set, the parent reports the reason, and may kill this process. */
     atomic_store(&r->arena->failed, 1);
     return 1;
 }
@@ -76,7 +75,7 @@ const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play)
 
 /* ---- the racers ---- */
 
-/* A process that takes longer than this hangs: on a busy machine the slowest stores take a
+/* A process that takes longer than this counts as hung. On a busy machine the slowest stores take a
    minute. */
 enum { HANGS_S = 240 };
 

@@ -1,12 +1,12 @@
 /*
- * check.c - the conformance suite: a check is made, again if an outage cut it short, and its result
- * is said. See conform.h.
+ * check.c - the conformance suite: makes a check (again, if an outage cut it short), and reports
+ * its result. See conform.h.
  */
 #include "conform.h"
 
 #include <stdatomic.h>
 
-/* Makes one check. Returns NULL if the promise is kept, otherwise why it isn't. */
+/* Makes one check. Returns NULL if it passes, otherwise the reason. */
 static const char *make_check(struct hf__suite *cfm, const struct hf__check *check)
 {
     if (cfm->no_reply) atomic_store(cfm->no_reply, 0);

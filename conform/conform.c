@@ -1,6 +1,6 @@
 /*
- * conform.c - the conformance suite: its parts, one after the other; what it leaves is swept up.
- * See conform.h.
+ * conform.c - the conformance suite: makes its groups of checks one after the other, then deletes
+ * the rows that are left. See conform.h.
  */
 #include "conform.h"
 
@@ -20,7 +20,7 @@ static void make_checks(struct hf__suite *cfm)
     static const struct hf__check last[] = {{"it is swept up", 0, sweep_up}};
     hf_error err = {0, 0, ""};
     cfm->in_memory = !strcmp(cfm->drv->name, "mem");
-    /* The store's capabilities are known only when it is open; checks that fork run while it is
+    /* Opens and closes the store to learn its capabilities. The checks that fork run while it is
        closed. */
     if (!cfm->in_memory && !hf__con_open(cfm, &cfm->con, NULL)) {
         cfm->caps = cfm->con.caps;

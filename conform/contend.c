@@ -8,9 +8,9 @@
 #include "step.h"
 
 enum {
-    WINS = 50, /* of each */
+    WINS = 50, /* of each racer */
     WINS_WHERE_WRITES_ARE_DEAR = 2,
-    PATIENCE_S = 10 /* for a turn in a race */
+    PATIENCE_S = 10 /* for how long a racer waits for the others to release the key */
 };
 
 static uint32_t wins_each(const struct hf__racer *r)
@@ -18,7 +18,7 @@ static uint32_t wins_each(const struct hf__racer *r)
     return !r->con.caps.queues ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
 }
 
-/* Adds one to the number that the row had when it was read. */
+/* Adds 1 to the number in the row (keep_until_us) by a replace of the row that was read. */
 static int add_one(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
 {
     uint64_t seen = row->rev++;
@@ -49,7 +49,7 @@ static int race_replaces(struct hf__racer *r)
         if (atomic_load(&r->arena->failed) || hf__race_get(r, &key, &row)) return 1;
         if (row.rev < last) return hf__race_fail(r, "an old row was read");
         last = row.rev;
-        hf__race_nap(); /* somebody else may write now */
+        hf__race_nap(); /* other racers may write now */
         rc = add_one(r, &key, &row);
         if (rc < 0) return 1;
         wins += !rc;
@@ -97,8 +97,7 @@ static int race_takes(struct hf__racer *r)
         int rc = r->con.drv->acquire(r->con.st, &key, &p, 0, &row, &clock, &err);
         if (rc < 0) return hf__race_fail(r, "acquire: %s", hf__why(r->cfm, &err));
         if (rc) {
-            /* The release of another racer may have been lost: the store under test isn't trusted
-               yet. */
+            /* A bad store may have lost the release of another racer. */
             if (hf__local_us() >= until)
                 return hf__race_fail(r, "acquire: no racer has released it for %d s", PATIENCE_S);
             hf__race_nap();

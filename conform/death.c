@@ -14,7 +14,7 @@
 
 enum {
     KILLS = 10,
-    PROMPT_MS = 4000 /* how long a notice may take on a busy machine */
+    PROMPT_MS = 4000 /* how long the notice of a death may take on a busy machine */
 };
 
 static int read_and_hang(struct hf__racer *r)

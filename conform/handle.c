@@ -1,6 +1,6 @@
 /*
- * handle.c - the conformance suite: what a handle promises: its store's clock, its session,
- * its options, and that what was written outlives it. See conform.h.
+ * handle.c - the conformance suite: checks of the store's clock, of sessions and options, and that
+ * rows outlive the handle that wrote them. See conform.h.
  */
 #include "conform.h"
 
@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks the clock. Its true time may be later than a reply says, by the resolution, but never
-   earlier. So each reply bounds by how much the clock is ahead of ours, and no two replies may
-   contradict each other. The clock is watched for longer than two of its ticks. */
+/* Checks the store's clock. Its true time may be later than a reply says, by the resolution, but
+   never earlier. So each reply gives bounds for the difference between the store's clock and the
+   local one, and the bounds of all replies must overlap. Watches for longer than two ticks. */
 static const char *clock_runs(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
@@ -40,8 +40,8 @@ static const char *clock_runs(struct hf__suite *cfm)
     return NULL;
 }
 
-/* Opens one more handle, and checks that its session lives and that it sees session `than` as alive
-   or not. */
+/* Opens one more handle, and checks that its session lives and isn't `than`, and that session
+   `than` is alive (`lives` 1) or dead. */
 static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int lives,
                                       uint64_t *ret)
 {

@@ -1,13 +1,14 @@
 /*
- * keys.c - the conformance suite: every legal key is a key of its own, and is found by its prefix;
- * which grants may enter a guard. See conform.h.
+ * keys.c - the conformance suite: checks that no two legal keys share a row, that a scan finds keys
+ * by prefix, and that no fence is entered without a grant. See conform.h.
  */
 #include "conform.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Keys that stores have been seen to fold, cut, unescape, glob or refuse. */
+/* Keys that a store may wrongly fold (to one case or form), cut, unescape, take for a pattern, or
+   refuse. */
 static const char *const nasty[] = {
     "a",
     "A",
@@ -105,7 +106,7 @@ static const char *const nasty[] = {
 };
 enum { NASTY = sizeof nasty / sizeof *nasty, COLLIDING = 6 };
 
-/* Makes a row that says which key it belongs to. */
+/* Makes a row whose result is the key's name (the last 255 bytes of it). */
 static void name_row(hf_row *row, const char *name)
 {
     row->n_holders = row->n_queue = 0;
@@ -113,7 +114,7 @@ static void name_row(hf_row *row, const char *name)
     size_t n = strlen(name);
     if (n > HF_RESULT_CAP - 1) n = HF_RESULT_CAP - 1;
     row->result_len = (uint16_t)n;
-    /* Uses the end of the key, because long keys begin alike. */
+    /* The end of the name, because long keys differ there. */
     memcpy(row->result, name + strlen(name) - n, n);
     row->result[n] = 0;
 }
@@ -187,7 +188,7 @@ static const char *longest_keys(struct hf__suite *cfm)
     return all_apart(cfm, name, 4);
 }
 
-/* Tries keys that a table can't tell apart by 16 bits of our hash, or by their first bytes. */
+/* Tries keys whose hashes have the same low 16 bits, and that begin alike. */
 static const char *colliding_keys(struct hf__suite *cfm)
 {
     char text[COLLIDING][16];
@@ -290,8 +291,8 @@ static const char *scan_finds(struct hf__suite *cfm)
 
 /* ---- entering ---- */
 
-/* Enters with a key that was never held, so that no fence is raised. Where the store has no guard,
-   or each guard has a name, nothing can be checked. */
+/* Calls `enter` with a key that isn't held, and checks that no fence is raised. If the store has no
+   guard, or a guard with a `where`, the call is refused for that reason, and nothing is checked. */
 static const char *enters_holders(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];

@@ -1,5 +1,5 @@
 /*
- * many.c - what a store promises that carries out many replaces at once (replace_many).
+ * many.c - the conformance suite: checks of replace_many. See conform.h.
  */
 #include "race.h"
 
@@ -43,7 +43,7 @@ static void clear(struct many *m)
     }
 }
 
-/* Stores a hold at each key. The row of the last key also has waiters and a marker. */
+/* Stores a row with a holder at each key. The row of the last key also has waiters and a marker. */
 static const char *create(struct hf__suite *cfm, struct many *m)
 {
     hf_error err = {0, 0, ""};
@@ -68,7 +68,7 @@ static const char *create(struct hf__suite *cfm, struct many *m)
     return NULL;
 }
 
-/* Plans a replace for each key that makes its hold end later. */
+/* Plans for each key a replace that moves the end of its hold, as a renewal does. */
 static const char *plan(struct hf__suite *cfm, struct many *m)
 {
     for (int i = 0; i < KEYS; i++) {
@@ -91,8 +91,7 @@ static int ask(struct hf__suite *cfm, struct many *m, int n, int64_t patience_us
     const struct hf__con *con = &cfm->con;
     int64_t until_us = hf__local_us() + patience_us;
     int rc;
-    /* Connecting may take a second, which may not suffice on a busy store: then nothing was
-       sent. */
+    /* UNAVAILABLE: nothing was sent, because connecting took too long. Tries again. */
     while ((rc = con->drv->replace_many(con->st, m->item, (size_t)n, until_us)) == HF_UNAVAILABLE &&
            hf__local_us() < until_us)
         hf__pause(PAUSE_US);
@@ -131,7 +130,8 @@ static const char *erase(struct hf__suite *cfm, struct many *m, const char *why)
 
 /* ---- results ---- */
 
-/* Makes replaces of which some are refused: before, between and after those that are done. */
+/* Makes replaces of which two have to be refused: the first, and one between those that have to be
+   done. */
 static const char *some_refused(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
@@ -139,7 +139,7 @@ static const char *some_refused(struct hf__suite *cfm, struct many *m)
     if (why) return why;
     m->item[0].seen = NO_REV;
     m->item[3].seen--;
-    /* Only the hold is to be left of the full row. */
+    /* The replace of the last key removes its waiters and its marker. */
     m->next[KEYS - 1].n_queue = 0;
     m->next[KEYS - 1].done_us = m->next[KEYS - 1].keep_until_us = 0;
     m->next[KEYS - 1].result_len = m->next[KEYS - 1].done_by_len = 0;
@@ -156,7 +156,7 @@ static const char *some_refused(struct hf__suite *cfm, struct many *m)
     return why;
 }
 
-/* Checks a replace of a row that is gone. */
+/* Checks that the replace of a row that was deleted is refused, and those beside it are done. */
 static const char *one_absent(struct hf__suite *cfm, struct many *m)
 {
     if (hf__con_replace(cfm, &m->key[1], m->row[1].rev, NULL, NULL)) return cfm->why;
@@ -185,8 +185,8 @@ static const char *each_has_its_result(struct hf__suite *cfm)
 
 /* ---- unknown ones ---- */
 
-/* A replace without time left may be done, refused, or done later. The same replace again takes
-   effect once: either now, or it finds its own row. */
+/* Makes replaces without any time, which may be done, done later, or not sent. Then makes the same
+   replaces again: each must take effect once, now or before. */
 static const char *none_in_time(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
@@ -226,8 +226,8 @@ static const char *unknown_spoils_nothing(struct hf__suite *cfm)
 
 /* ---- side by side ---- */
 
-/* The replace is sent alone, because a busy store may answer that it hasn't made one of many. Or it
-   may not answer in time: then the write may have been made. */
+/* Repeats by itself a replace that a busy store has not made, or not answered in time (then the
+   first one may have been made). */
 static void make_alone(const struct hf__con *con, hf_replace *item)
 {
     int64_t until_us = hf__local_us() + PATIENCE_US;
@@ -246,7 +246,7 @@ static int write_many(struct hf__racer *r)
     char group[40];
     const char *why = NULL;
     snprintf(group, sizeof group, "many-by/%u", r->me);
-    struct hf__suite own = *r->cfm; /* its error says why */
+    struct hf__suite own = *r->cfm; /* a copy, for this thread's `why` */
     own.con = r->con;
     init(&own, &m, group);
     int rc = hf__race_meet(r, 0);

@@ -1,6 +1,6 @@
 /*
- * notify.c - the conformance suite: what a store promises of its notifications (hf_notify_ops). See
- * conform.h. That a waiter is notified in time, whatever it does meanwhile, is tried in race.c.
+ * notify.c - the conformance suite: checks of notifications (hf_notify_ops). See conform.h. (race.c
+ * checks that a waiter is notified in time, whatever it does meanwhile.)
  */
 #include "conform.h"
 
@@ -18,8 +18,7 @@ struct subscriber {
     struct hf__con con;
     const hf_notify_ops *ops;
     const char *check; /* a part of the names of its keys */
-    uint64_t session;  /* the session of its parties; 1 if the store has no sessions; no end
-                          by time */
+    uint64_t session;  /* the session of its parties; 1 if the store has no sessions */
     hf_event_count seen;
     char text[KEYS][HF_KEY_CAP];
     hf_rowkey key[KEYS];
@@ -52,7 +51,8 @@ static const char *end(struct subscriber *s, const char *why)
     return why;
 }
 
-/* Writes the row by the subscriber's handle: one party of its own holds the key, and one waits. */
+/* Writes a row by the subscriber's handle, in which one party of it holds the key, and one waits.
+ */
 static const char *make_row(struct hf__suite *cfm, struct subscriber *s, int i)
 {
     char name[32];
@@ -126,7 +126,7 @@ static const char *flush(struct hf__suite *cfm, struct subscriber *s, int count)
     return take_events(cfm, s, count);
 }
 
-/* Sleeps and takes events until each of these keys was named. */
+/* Sleeps and takes events until an event has named each of the n keys from `first` on. */
 static const char *await_events(struct hf__suite *cfm, struct subscriber *s, int first, int n)
 {
     hf_error err = {0, 0, ""};
@@ -145,10 +145,11 @@ static const char *await_events(struct hf__suite *cfm, struct subscriber *s, int
 
 /* ---- the rules ---- */
 
-/* The ways in which a key comes to be subscribed to. */
+/* How a key is subscribed to: for a request outside the queue; for one in the queue; first outside,
+   then in the queue; again after an unsubscribe. */
 enum way { PLAIN, QUEUED, QUEUED_LATER, AGAIN, WAYS };
 
-/* Subscribes to the key in this way. */
+/* Subscribes to key number `way` in that way. */
 static const char *subscribe_by(struct hf__suite *cfm, struct subscriber *s, int way)
 {
     const char *why = subscribe(cfm, s, way, way == QUEUED);
@@ -177,7 +178,8 @@ static const char *play_ways(struct hf__suite *cfm, struct subscriber *s)
     return why;
 }
 
-/* Rows that remain after a failure are deleted at the end of the suite. */
+/* Subscribes to all keys, changes all rows, and checks that each change is an event. (After a
+   failure the end of the suite deletes the rows.) */
 static const char *play_many(struct hf__suite *cfm, struct subscriber *s)
 {
     const char *why = NULL;
@@ -203,8 +205,8 @@ static void *interrupt_soon(void *arg)
     return NULL;
 }
 
-/* Interrupts a sleep before it begins, and from another thread; and lets one end by its time
-   limit. */
+/* Checks three sleeps: one is interrupted before it begins, one by another thread, and one ends at
+   its time limit. */
 static const char *play_interrupts(struct hf__suite *cfm, struct subscriber *s)
 {
     const char *why = make_row(cfm, s, 0);

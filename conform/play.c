@@ -1,6 +1,6 @@
 /*
- * play.c - what the checks of the conformance suite are made of: the store opened, a reason told,
- * keys and rows, a play at one key.
+ * play.c - the conformance suite: functions that checks share. They open the store, describe
+ * failures, make keys and rows, and call operations. See conform.h.
  */
 #include "conform.h"
 #include "drivers.h"
@@ -14,7 +14,7 @@
 
 enum { IO_TIMEOUT_MS = 5000 };
 
-/* ---- opening and saying ---- */
+/* ---- opening, describing failures ---- */
 
 int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err)
 {
@@ -35,8 +35,7 @@ void hf__con_close(struct hf__con *con)
 const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
 {
     va_list args;
-    char why[sizeof cfm->why]; /* written in two steps, because an argument may be the present
-                                  reason */
+    char why[sizeof cfm->why]; /* copied afterwards, because an argument may be cfm->why */
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
@@ -99,7 +98,8 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
     if (!rc && con->caps.local) clock = con->caps.local->now(con->st);
     if (!rc && !clock && !con->caps.sessions && !con->caps.liveness)
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "get: *ret_clock_us is 0, not the store's clock");
-    /* A store may answer a first write with a free row that has a higher rev: mem does. */
+    /* A store that forgets free rows may answer the first write with a conflict and a higher rev.
+     */
     for (int tries = 3; !rc;) {
         row->rev = hf_rev_next(cur.rev, clock);
         if (row->n_holders == 1) row->token = row->party[0].token = row->rev;
@@ -165,7 +165,7 @@ const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
 
 void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev)
 {
-    const int64_t most_us = 3000000; /* a rev further ahead than this isn't waited for */
+    const int64_t most_us = 3000000; /* doesn't wait for a rev that is further ahead */
     int64_t until_us = hf__local_us() + most_us, clock_us = 0;
     hf_row row;
     if (cfm->con.caps.local) return;

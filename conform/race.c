@@ -1,6 +1,6 @@
 /*
- * race.c - the conformance suite: threads and processes that wake each other, and the list of all
- * that takes several of them. See race.h.
+ * race.c - the conformance suite: checks that threads and processes wake each other, and the table
+ * of all checks that need several of them. See race.h.
  */
 #include "race.h"
 
@@ -16,11 +16,12 @@ enum {
 /* ---- waiters are woken ---- */
 
 /* Racer 0 waits in the queue; racer 1 grants the key to the first waiter there. Racer 1 writes
-   while racer 0 sleeps, or between racer 0's listen and its watch (LISTEN_FIRST). Where a watch is
-   of keys, racer 0 also says that it is queued (IN_LINE): first, or behind another (BEHIND). */
+   while racer 0 sleeps, or (LISTEN_FIRST) after racer 0 has subscribed and before it sleeps. On
+   stores with hf_notify_ops racer 0 also subscribes as a queued request (IN_LINE), as the first
+   waiter or behind another (BEHIND). */
 enum wait_how { LISTEN_FIRST = 1, IN_LINE = 2, BEHIND = 4 };
 
-/* The numbers of the wakeups in use begin here. */
+/* Racer 0's party has this number, plus the `how` of the wait (hf__con_party). */
 enum { MINE = 10 };
 
 static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
@@ -29,8 +30,7 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     hf_row_init(&row);
     if (hf__race_await(r->arena, step, 1))
         return hf__race_fail(r, "the waiter hasn't begun to wait in time");
-    /* Most of the time racer 0 has fallen asleep by then. If it is still awake, it must notice,
-       too. */
+    /* By then racer 0 mostly sleeps. If it is still awake, it must notice the write, too. */
     for (int i = 0; i < 200; i++) hf__race_nap();
     if (hf__race_get(r, key, &row)) return 1;
     uint64_t seen = row.rev++;
@@ -47,8 +47,8 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     return 0;
 }
 
-/* Checks the payload of a notification: the row, or its exclusive holder. It must be that of the
-   present row, or of an older one. */
+/* Checks the payload of the last notification: it must agree with the present row `row`, or be of
+   an older one. Returns 1 if it does, or if there is none. */
 static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const hf_row *row)
 {
     hf_row told;
@@ -59,10 +59,10 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
     if (is && told.rev) {
         true_word = told.rev < row->rev || hf_row_equal(&told, row);
     } else if (is) {
-        /* A payload about an earlier holder comes from an older row. */
+        /* A payload with another holder is of an older row. */
         const hf_party *p = &row->party[0], *is_told = &told.party[0];
-        /* Some drivers notify other waiters only of the holder's request and of the end of its
-           hold. */
+        /* To waiters other than the holder some drivers send no more than the holder's id and
+           expires_us. */
         int by_name = key->who && memcmp(key->who, p->id, 16) != 0 && !is_told->token;
         true_word = told.n_holders == 1 &&
                     (memcmp(is_told->id, p->id, 16) != 0 ||
@@ -76,7 +76,7 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
 
 enum { WAKEUP = 9 };
 
-/* Stores the row in which racer 0 waits, and makes its key for a subscription. Returns 0 on
+/* Stores the row in which racer 0 waits, and fills in *key for the subscription. Returns 0 on
    success. */
 static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t id[16],
                        uint64_t session, int how)
@@ -88,7 +88,7 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->n_queue = mine;
     row->party[0] = hf__con_party(1, 1);
     row->party[1] = hf__con_party(1, 3);
-    /* The id differs each time, because a notification of an earlier row may come at any time. */
+    /* Another id each time: a notification of an earlier wait may still come. */
     row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
     row->party[mine].wakeup = r->con.caps.local ? WAKEUP : 0;
     memcpy(id, row->party[mine].id, 16);
@@ -98,7 +98,8 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
                                                    : 0;
 }
 
-/* Begins to listen: for the wakeup of a local store, otherwise for the key. */
+/* Subscribes to the key, and takes the events that came before; on a local store begins the wakeup.
+ */
 static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_event_count *ret,
                       hf_error *err)
 {
@@ -167,7 +168,7 @@ static int ring(struct hf__racer *r)
     int64_t left_ms, clock;
     int rc = 0;
     if (liveness) rc = liveness->session(r->con.st, &session, &err);
-    /* A waiter whose session is dead would not be notified. */
+    /* The waiter needs a live session to be notified. */
     if (sessions) rc = sessions->make(r->con.st, 60000, &session, &left_ms, &clock, &err);
     if (rc) return hf__race_fail(r, "session: %s", hf__why(r->cfm, &err));
     for (int i = 0; i < n && !rc; i++) rc = wait_asleep(r, key, session, 2 * i, hows[i]);
@@ -189,8 +190,8 @@ static int interrupt_others(struct hf__racer *r)
         return 0;
     }
     for (int i = 0; i < 3; i++) {
-        /* Sleeps that end by the other racer's interrupt, by this thread's own one before the
-           sleep, and by time. */
+        /* The first sleep is interrupted by the other racer, the second by this thread before it
+           begins; the third ends by time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
         hf_event_count seen;
         if (i == 1) con->caps.local->interrupt(con->st, OTHER_WAKEUP);
@@ -223,7 +224,7 @@ static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
     return hf__race_threads(cfm, a, 2, 1, interrupt_others);
 }
 
-/* The suite's table has functions without an argument, so each play needs one. */
+/* The table's functions have no arena, so each race gets a function that makes one. */
 #define WITH_ARENA(name, play) \
     static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
 WITH_ARENA(replaces_of_processes, hf__race_replaces_of_processes)

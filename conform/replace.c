@@ -1,5 +1,5 @@
 /*
- * replace.c - the conformance suite: replace and acquire as one caller sees them. See conform.h.
+ * replace.c - the conformance suite: checks of replace and acquire by one thread. See conform.h.
  */
 #include "conform.h"
 
@@ -94,7 +94,8 @@ static int give_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 }
 
 /* Sends a request again after its grant was released, as if its first reply had been lost. The
-   store must not grant it again; a store that has no replies to lose may have forgotten it. */
+   store must not grant it again. Not checked on local stores, which lose no replies, and may forget
+   the request. */
 static const char *acquire_comes_late(struct hf__suite *cfm, const hf_rowkey *key,
                                       const hf_party *p, hf_row *row)
 {
@@ -163,7 +164,7 @@ static const char *tokens_grow(struct hf__suite *cfm)
     uint64_t last = 0;
     hf_row row;
     hf_row_init(&row);
-    /* After each deletion it waits for the clock's next tick. */
+    /* Fewer rounds with a coarse clock: after each deletion the check waits for its next tick. */
     int rounds = cfm->con.caps.clock_resolution_us < 100000 ? 200 : 12;
     for (int i = 0; i < rounds; i++) {
         hf__con_one_holder(&row, 1);

@@ -1,6 +1,6 @@
 /*
- * rows.c - the conformance suite: a row is read back as it was written, however full it is. See
- * conform.h.
+ * rows.c - the conformance suite: checks that a row is read back as it was written, however full it
+ * is. See conform.h.
  */
 #include "conform.h"
 
@@ -8,7 +8,8 @@
 
 enum { QUEUE_TRIED = 4096, HOLDERS_TRIED = 64 };
 
-/* Stores `row` as new, reads it back through this and another handle, compares, deletes it. */
+/* Stores `row` as the first row of the key, reads it back, compares, and deletes it. `what`: the
+   kind of row, for messages. */
 static const char *there_and_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row,
                                   const char *what)
 {
@@ -36,7 +37,7 @@ static const char *unused_key(struct hf__suite *cfm)
     hf_rowkey key = hf__con_key(cfm, text, "never used");
     hf_row row;
     hf_row_init(&row);
-    /* Nothing of the former row must be left. */
+    /* `get` must replace all that was in *row before. */
     hf__con_one_holder(&row, 1);
     row.rev = row.token = 7;
     row.done_us = 1;
@@ -58,8 +59,8 @@ static void put_text(char *to, uint8_t *len, size_t n, const char *pattern)
     *len = (uint8_t)n;
 }
 
-/* Makes a row in which every field has a different value, and texts and numbers are as large as
-   they may be, except the rev: a large one would spoil the store's clock. */
+/* Makes a row whose fields differ, with texts and numbers as large as they may be. Not the rev:
+   later revs of the store would have to be above it. */
 static int full_row(hf_row *row)
 {
     static const char *const nasty[] = {"\xc3\xa9\xf0\x9f\x94\x92", "'\"`", "%s%n%41", "\\0\\n/../",

@@ -1,6 +1,6 @@
 /*
- * sweep.c - the conformance suite: the keys of a trial, and how what it leaves is swept up. See
- * conform.h.
+ * sweep.c - the conformance suite: makes the prefix of a trial's keys, and deletes what trials have
+ * left. See conform.h.
  */
 #include "conform.h"
 
@@ -19,15 +19,15 @@ void hf__conform_prefix(char ret[HF_CONFORM_PREFIX_CAP])
 }
 
 enum {
-    SWEEPS = 3,           /* how long a write that a killed process had sent may take to arrive */
-    ABANDONED_S = 60 * 60 /* a row that was written before this long belongs to no running trial */
+    SWEEPS = 3,           /* more than one, because a killed process's write may come late */
+    ABANDONED_S = 60 * 60 /* a row that was written so long ago belongs to no running trial */
 };
 
 struct sweep {
     const struct hf__con *con;
     const char *prefix;
-    int64_t now_us; /* of the store */
-    int failed, left;
+    int64_t now_us;   /* the store's clock */
+    int failed, left; /* the error of a deletion; how many deletions met a conflict */
     hf_error *err;
 };
 

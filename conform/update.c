@@ -1,5 +1,6 @@
 /*
- * update.c - what a store promises that lets a row be changed in place (update).
+ * update.c - the conformance suite: checks of `update`, which changes a row in place. See
+ * conform.h.
  */
 #include "race.h"
 
@@ -10,9 +11,10 @@ enum { WRITERS = 4, WRITES = 500, FAILS_WITH = HF_FULL };
 /* What the step of an update is to do, and the rows that it has seen and made. */
 struct step {
     hf_row saw, made;
-    int calls, answer; /* FAILS_WITH: it changes the row, but returns a failure */
+    int calls, answer; /* how often the step was called; what it returns. FAILS_WITH: it changes the
+                          row, but returns a failure */
     hf_party joins; /* the party that the step puts into the queue; owner_len 0: the step makes the
-                       head of the queue a holder instead */
+                       first waiter a holder instead */
 };
 
 static int step(void *arg, hf_row *row)
@@ -36,8 +38,8 @@ static int step(void *arg, hf_row *row)
     return hf_row_copy(&s->made, row) ? HF_NOMEM : s->answer;
 }
 
-/* Makes one update. The store has to show *row to the step, and to store and return the row that
-   the step makes; if the step fails, the store changes nothing. *row becomes the row that is
+/* Makes one update, and checks that the store shows *row to the step, and stores and returns the
+   row that the step makes, or changes nothing if the step fails. *row becomes the row that is
    stored. Returns NULL, or what is wrong. */
 static const char *updates(struct hf__suite *cfm, const hf_rowkey *key, struct step *s, hf_row *row,
                            const char *what)
@@ -115,7 +117,7 @@ static int count_up(void *arg, hf_row *row)
     return 1;
 }
 
-/* One racer replaces the row, the others change it in place: no write may be lost. */
+/* Racer 0 replaces the row WRITES times, the others change it in place as often. */
 static int write_much(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];
@@ -152,7 +154,7 @@ static const char *play_writers(struct hf__suite *cfm, struct hf__arena *a)
     hf_error err = {0, 0, ""};
     hf_row row;
     hf_row_init(&row);
-    row.n_holders = 1; /* the store may have forgotten the free row */
+    row.n_holders = 1; /* a store may forget a free row */
     row.party[0] = hf__con_party(1, 1);
     if (hf__con_create(&cfm->con, &key, &row, &err)) return hf__bad(cfm, "%s", hf__why(cfm, &err));
     uint64_t all = row.rev + (uint64_t)WRITERS * WRITES;

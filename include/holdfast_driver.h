@@ -242,9 +242,9 @@ typedef struct hf_local_ops {
  * The store notifies a handle of changes of the keys to which it has subscribed. Without this group
  * the library polls. Needs `threads`; not together with hf_local_ops.
  *
- * The handle's dispatcher calls all of them but `payload` and `interrupt`, which any thread may
- * call. Its rounds are: subscribe and unsubscribe; flush; next_event until there is none; read the
- * rows concerned; sleep.
+ * One thread at a time calls all of them but `payload` and `interrupt`; the thread may get signals.
+ * Its rounds are: subscribe and unsubscribe; flush; next_event until there is none; read the rows
+ * concerned; sleep.
  */
 typedef struct hf_notify_ops {
     /*
@@ -387,7 +387,7 @@ typedef struct hf_driver {
      *
      * With hf_session_ops, here and wherever a row is read: a party has HF_PARTY_DEAD if its
      * session is dead, certainly and for ever. A holder has it only if, besides, the time is over
-     * for which make or keep have promised the session to live. The clock of such a store may be
+     * for which make or keep have said that the session lives. The clock of such a store may be
      * two seconds behind: revs and markers are made from it, leases aren't.
      */
     int (*get)(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -440,12 +440,13 @@ typedef struct hf_driver {
      *
      * Returns:
      *   0              stored. *cur is the row. After a grant only the rev, the token, the marker
-     * and the holder's token, since_us and expires_us have to be set; the rest is as in *party. A
-     * reply that can't be read for lack of memory is HF_UNKNOWN. HF_CONFLICT    nothing was
-     * changed, and *cur is the current row. It has the request, if an earlier attempt whose reply
-     * was lost has stored it. HF_WOULD_WAIT  with hf_local_ops, if *party has HF_PARTY_AT_ONCE:
-     * nothing was done, because the store would have to wait for a disk. The core then asks in a
-     * way that may take time.
+     *                  and the holder's token, since_us and expires_us have to be set; the rest is
+     *                  as in *party. A reply that can't be read for lack of memory is HF_UNKNOWN.
+     *   HF_CONFLICT    nothing was changed, and *cur is the current row. It has the request, if an
+     *                  earlier attempt whose reply was lost has stored it.
+     *   HF_WOULD_WAIT  with hf_local_ops, if *party has HF_PARTY_AT_ONCE: nothing was done, because
+     *                  the store would have to wait for a disk. The core then asks in a way that
+     *                  may take time.
      */
     int (*acquire)(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
@@ -481,8 +482,8 @@ typedef struct hf_driver {
      *   HF_LOST         the fence has a greater token, or the row shows that the grant is over.
      *   HF_INVALID      `where` isn't one.
      *   HF_UNSUPPORTED  no guard is there; or the grant isn't exclusive, and the driver can't look
-     * at the row in the same request. HF_UNKNOWN      no reply. The request may be repeated,
-     * however late the first one lands.
+     *                   at the row in the same request.
+     *   HF_UNKNOWN      no reply. The request may be repeated, however late the first one lands.
      */
     int (*enter)(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err);
