@@ -79,12 +79,12 @@ extern "C" {
       "stop work that relies on the lock; to go on, acquire again")                          \
     X(UNKNOWN, -5, 69, "the store may or may not have done it",                              \
       "the change may still be made; a grant ends with its lease",                           \
-      "look before another attempt: holdfast show KEY")                                      \
+      "see whether it was done before you try again: holdfast show KEY")                     \
     X(UNAVAILABLE, -6, 69, "the store cannot be reached",                                    \
-      "nothing was changed; what was held stays so until its lease or its process ends",     \
+      "nothing was changed; locks stay held until their lease or their process ends",        \
       "check that the store is there and can be reached, then try again")                    \
     X(DENIED, -7, 77, "permission denied", "the store refused the request",                  \
-      "check the user, the password and the rights that the store asks for")                 \
+      "check the user, the password and the rights that the store requires")                 \
     X(INVALID, -8, 64, "invalid argument", "nothing was changed",                            \
       "correct what the message names")                                                      \
     X(RECURSIVE, -9, 64, "already held by the caller", "the caller holds the key as before", \
@@ -95,7 +95,7 @@ extern "C" {
       "see what is damaged: holdfast doctor URL; holdfast ls")                               \
     X(FULL, -12, 69, "no room left", "nothing was added",                                    \
       "make room, or delete unused rows: holdfast prune")                                    \
-    X(NOMEM, -13, 70, "out of memory", "what was held is held still",                        \
+    X(NOMEM, -13, 70, "out of memory", "locks that were held are still held",                \
       "free memory or end threads, then try again")
 
 enum hf_code {

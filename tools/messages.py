@@ -8,25 +8,25 @@ import re
 HEADER, PAGE = 'include/holdfast.h', 'doc/messages.md'
 OPENING = '''# Messages
 
-This page says what each error means, what is so after it, and what to do. It is made from the table
-`HF_CODES` in `include/holdfast.h` by `tools/lint --map`.
+This page says what each error code means, which state it leaves, and what to do. `tools/lint --map`
+makes the page from the table `HF_CODES` in `include/holdfast.h`.
 
-An error of the library has a code and a text of one line. The text names the store or the part,
-what was attempted, the key, and why it failed. The command prints it, and exits with the status of
-the code:
+An error of the library has a code and a text of one line. The text names the store, what was
+attempted, the key, and why it failed. The command prints the text, and exits with the status of the
+code:
 
 ```sh
 holdfast ls -v -S file:/none/locks || echo "status $?"
 ```
 
-With `-v` the command also prints the last two columns of the code. A program gets them by
+With `-v` the command also prints the last two columns. A program gets the last three columns by
 `hf_code_text`, `hf_code_state` and `hf_code_action`.
 
-| code | status | text | what is so then | what to do |
+| code | status | text | state after it | what to do |
 |---|---|---|---|---|
 '''
 ENDING = '''
-Statuses of the command itself, such as 126 and 127, are in `man holdfast`. Each page of
+`man holdfast` lists the statuses that only the command has, such as 126 and 127. Each page of
 [stores](stores) says which errors of its server become which code.
 '''
 
