@@ -3,8 +3,8 @@
  *
  * Contents: what an answer means; one call.
  *
- * A commit that was refused for what it is (its precondition, its rights, its size) wasn't done.
- * One that wasn't answered, or by "internal", "unavailable", "deadline exceeded", may have been.
+ * A commit that was refused because of its precondition, rights or size wasn't done. A commit
+ * without an answer, or with "internal", "unavailable" or "deadline exceeded", may have been done.
  */
 #include "api.h"
 
@@ -19,9 +19,9 @@ enum { ANSWER_SHOWN = 200 };
 /* ---- what an answer means ---- */
 
 struct meaning {
-    const char *status; /* as Google's APIs call it */
-    long http;          /* where there is no status */
-    int code;           /* 0: ambiguous */
+    const char *status; /* the name of the error in Google's APIs */
+    long http;          /* the HTTP status, which counts if the answer has no such name */
+    int code;           /* 0: it may have been done */
     int condition;
 };
 
@@ -31,7 +31,7 @@ static const struct meaning meanings[] = {
     {"ABORTED", 409, HF_UNAVAILABLE, 1},
     {"NOT_FOUND", 404, HF_INVALID, 1},
     {"INVALID_ARGUMENT", 0, HF_INVALID, 0},
-    /* HTTP 400 alone may be FAILED_PRECONDITION, too. Nothing was done in either case. */
+    /* HTTP 400 without a name may also be FAILED_PRECONDITION. Nothing was done in either case. */
     {"", 400, HF_UNAVAILABLE, 0},
     {"OUT_OF_RANGE", 413, HF_INVALID, 0},
     {"UNAUTHENTICATED", 401, HF_DENIED, 0},
@@ -102,7 +102,8 @@ static int judge(const struct hf__rest_reply *r, const char *header, struct hf__
 
 /* ---- one call ---- */
 
-/* Makes base + name, percent-encoded, + ":method". Returns NULL if there is no memory. */
+/* Returns the URL of a call, to be freed: the base, the percent-encoded name, ":method". NULL: out
+   of memory. */
 static char *url_of(const struct hf__fs_api *api, const char *name, const char *method)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -160,7 +161,8 @@ int hf__fs_ask(struct hf__fs_api *api, struct hf__fs_call *call, const char *nam
         rc = fail(call, HF_NOMEM, "out of memory", err);
     } else {
         rc = once(api, call, url, text, &refused, ret, err);
-        /* A request with a refused token did nothing: with a new token this is a first attempt. */
+        /* The server refused the token, so nothing was done. It is sent once more, with a new
+           token. */
         if (refused) rc = once(api, call, url, text, &refused, ret, err);
     }
     free(text);

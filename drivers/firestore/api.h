@@ -15,18 +15,19 @@ struct hf__fs_api {
     int emulator;
 };
 
-/* What the call says in messages: "firestore: get 'key': ...". */
+/* A call. `what` and `key` are for errors: "firestore: get 'key': ...". */
 struct hf__fs_call {
     const char *what, *key;
-    int writes;    /* no answer is HF_UNKNOWN */
-    int condition; /* out: refused because of its precondition, or of contention, so it wasn't
-                      done */
+    int writes;    /* 1: without an answer the result is HF_UNKNOWN */
+    int condition; /* out: 1: refused because of its precondition, or of another write under way; it
+                      wasn't done */
     int64_t many_until_us; /* as in struct hf__rest_call */
 };
 
 /*
- * POST base/`name`:`method` with the body (whose reference is taken; NULL: no memory). 0: *ret is
- * the answer, to be json_decref'ed; else the code. `name` is percent-encoded here.
+ * Makes a POST to base/`name`:`method`; `name` is percent-encoded here. Takes over the reference to
+ * `body` (NULL: there was no memory for it). Returns 0, with the answer in *ret, to be
+ * json_decref'ed; else the error.
  */
 int hf__fs_ask(struct hf__fs_api *api, struct hf__fs_call *call, const char *name,
                const char *method, json_t *body, json_t **ret, hf_error *err);

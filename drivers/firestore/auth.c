@@ -1,12 +1,12 @@
 /*
  * auth.c - see auth.h.
  *
- * Contents: what is used; tokens for credentials; the header. Files of credentials: credentials.c.
+ * Contents: what is used; tokens for credentials; the header. credentials.c reads the files.
  *
- * A service account's file has a key with which a short statement is signed; the token server gives
- * an access token for it, which is good for an hour. It is renewed in time, and if the server is
- * away then, the old one is used until its end. The statement has to say the time of day: that is
- * the one use of this machine's clock, and no lease depends on it.
+ * A service account's file has a private key. The driver signs a short statement with it, for which
+ * the token server gives an access token, valid for an hour. The token is renewed in time; if the
+ * token server can't be reached then, the old token is used until its end. The statement has the
+ * time of day, by this machine's clock; nothing else uses that clock, and no lease depends on it.
  */
 #include "auth.h"
 
@@ -120,9 +120,7 @@ static int request(const struct hf__fs_auth *a, char **ret, const char **ret_why
              put_field(f, "client_secret", a->client_secret) &&
              put_field(f, "refresh_token", a->key);
     hf__rest_forget(jwt);
-    if (f && (fclose(f) || !form))
-        ok = 0; /* jansson doesn't say that it had no memory for
-                   the end */
+    if (f && (fclose(f) || !form)) ok = 0; /* the text is incomplete, because memory ran out */
     if (ok)
         *ret = form;
     else
@@ -144,7 +142,8 @@ static int refused(const struct hf__fs_auth *a, int code, const char *why, hf_er
                    a->name ? a->name : a->client_id, a->token_uri, why);
 }
 
-/* OAuth's codes for errors that pass (RFC 6749, section 4.1.2.1), and Google's. */
+/* Returns 1 if the error code is that of a temporary error, by OAuth (RFC 6749, section 4.1.2.1) or
+   by Google. */
 static int passes(const char *error)
 {
     static const char *const all[] = {"temporarily_unavailable", "server_error", "internal_failure",
@@ -154,7 +153,7 @@ static int passes(const char *error)
     return 0;
 }
 
-/* Keeps what came. */
+/* Keeps the access token in the token server's reply, and its times. Returns 0 or the error. */
 static int take_answer(struct hf__fs_auth *a, const struct hf__rest_reply *r, int64_t sent_us,
                        hf_error *err)
 {
@@ -193,8 +192,9 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__rest_reply *r, in
     return rc;
 }
 
-/* Gets a new access token. Called with the mutex, which is released during the request while the
-   old token is still valid for others. */
+/* Gets a new access token if it is time to. The caller holds the mutex. As long as the old token is
+   valid, the mutex is released during the request, so that other threads go on with that token; and
+   a failure doesn't matter yet. Returns 0 or the error. */
 static int get_access(struct hf__fs_auth *a, struct hf__rest *net, hf_error *err)
 {
     static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded", NULL};
@@ -233,8 +233,8 @@ static int get_access(struct hf__fs_auth *a, struct hf__rest *net, hf_error *err
 
 /* ---- the header ---- */
 
-/* Reads a user's token from its file. While the file is being replaced it may be missing or
-   empty. */
+/* Reads a user's token from its file. If the file is missing or empty, it may just be being
+   replaced: that is HF_UNAVAILABLE. */
 static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
 {
     char *text = hf__fs_read_file(a->path);
@@ -278,7 +278,7 @@ int hf__fs_auth_refused(struct hf__fs_auth *a, uint64_t generation)
     int again = a->who == HF_FS_SERVICE || a->who == HF_FS_REFRESHABLE;
     if (!again) return 0;
     pthread_mutex_lock(&a->mu);
-    /* No new token is needed if another thread has got one already. */
+    /* If another thread has got a new token since, that is used. */
     if (a->generation == generation) a->renew_us = a->until_us = 0;
     pthread_mutex_unlock(&a->mu);
     return 1;

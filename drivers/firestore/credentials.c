@@ -1,6 +1,6 @@
 /*
- * credentials.c - firestore: files of credentials, of a service account or of a person, are read.
- * See credentials.h.
+ * credentials.c - firestore: reads the credentials file of a service account or of a person. See
+ * credentials.h.
  */
 #include "credentials.h"
 
@@ -46,11 +46,11 @@ static int bad_file(const char *path, int code, const char *why, hf_error *err)
     return hf_fail(err, code, 0, "firestore: credentials '%s': %s", path, why);
 }
 
-/* A text of the file. */
+/* A member of the file's JSON object, a text. */
 struct member {
     const char *name;
     char **to;
-    const char *missing; /* why it may not be read; NULL: it may */
+    const char *missing; /* the error if it is missing; NULL: it may be missing */
 };
 
 /* Reads members of a JSON object. Returns 0; HF_INVALID or HF_NOMEM, with *ret_why. */
@@ -89,7 +89,7 @@ static int read_person(struct hf__fs_auth *a, const json_t *j, const char **ret_
                               : hf__fs_set(&a->token_uri, "https://oauth2.googleapis.com/token");
 }
 
-/* Reads a file of credentials. The caller wipes the texts in every case. */
+/* Reads a credentials file. The caller calls hf__fs_forget_credentials, even if this fails. */
 static int read_credentials(struct hf__fs_auth *a, const char *path, hf_error *err)
 {
     char reason[HF_KIT_WHY];
@@ -135,7 +135,7 @@ int hf__fs_open_credentials(struct hf__fs_auth *a, const char *path, hf_error *e
 {
     struct stat is;
     int rc = read_credentials(a, path, err);
-    if (rc || stat(path, &is) || !S_ISREG(is.st_mode)) return rc; /* a pipe is read once */
+    if (rc || stat(path, &is) || !S_ISREG(is.st_mode)) return rc; /* a pipe can't be read again */
     rc = hf__fs_set(&a->file, path);
     return rc ? hf_fail(err, rc, 0, "firestore: open: out of memory") : 0;
 }

@@ -1,9 +1,9 @@
 /*
  * fields.c - see fields.h.
  *
- * Numbers are integerValue (a decimal text); `more` and `done` are maps and `queue` is an array of
- * maps, so that rules and clients of every language read them. Fields that a lock doesn't have are
- * somebody else's and stay as they are.
+ * Numbers are integerValue (a decimal text). `more` and `done` are maps and `queue` is an array of
+ * maps, so that security rules and clients in any language can read them. All other fields of the
+ * document belong to other programs, and stay as they are.
  */
 #include "fields.h"
 
@@ -36,8 +36,8 @@ static json_t *text_value(const char *text, size_t len)
     return wrapped("stringValue", json_stringn(text, len));
 }
 
-/* Returns plain JSON (texts, whole numbers, arrays, objects) as a value of Firestore; NULL: no
-   memory. */
+/* Returns plain JSON (texts, whole numbers, arrays, objects) as a typed value of Firestore; NULL:
+   out of memory. */
 static json_t *to_value(const json_t *plain)
 {
     const char *name;
@@ -91,8 +91,8 @@ static json_t *made(json_t *j, int *ret_rc)
     return j;
 }
 
-/* Returns a value of Firestore as plain JSON. NULL: no memory (*ret_rc is HF_NOMEM), or a value
-   that no row has. */
+/* Returns a typed value of Firestore as plain JSON. NULL: out of memory (*ret_rc is HF_NOMEM), or a
+   value of a type that no row has. */
 static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 {
     const json_t *list = json_object_get(value, "arrayValue");
@@ -160,7 +160,7 @@ const char *hf__fs_key_of(const json_t *fields)
     return json_string_value(key);
 }
 
-/* Notes in the fields what the document has of the field i. Returns 0 or HF_NOMEM. */
+/* Reads the row's field i from the document into *f, if it is there. Returns 0 or HF_NOMEM. */
 static int read_field(const json_t *fields, int i, struct hf__fields *f)
 {
     const json_t *value = json_object_get(fields, hf__field[i].name);

@@ -1,5 +1,5 @@
 /*
- * fields.h - firestore: the row as a document's fields, and times as Firestore writes them.
+ * fields.h - firestore: a row as the fields of a document; times as Firestore writes them.
  */
 #ifndef HF_FIRESTORE_FIELDS_H
 #define HF_FIRESTORE_FIELDS_H
@@ -9,8 +9,8 @@
 /* Returns the row as `fields` of a document. NULL: *ret_rc is HF_NOMEM or HF_INVALID, *ret_why the
    reason. */
 json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why);
-/* Reads a row from `fields`; `by` names the place, for messages. `row` is initialized. Returns 0,
-   HF_NOMEM or HF_CORRUPT. */
+/* Reads a row from `fields`. `by` names the verb and the key for the error. `row` is initialized.
+   Returns 0, HF_NOMEM or HF_CORRUPT. */
 int hf__fs_row(const json_t *fields, const struct hf__row_reader *by, hf_row *row, hf_error *err);
 /* Returns the key that the document names; NULL: the document is no lock. */
 const char *hf__fs_key_of(const json_t *fields);

@@ -4,10 +4,10 @@
  *
  * Contents: what was seen; documents; get and replace; opening. Many rows: list.c.
  *
- * A write is one commit of one document, on a precondition: that there is none, or that it was last
- * updated at the time at which it was when it was read. So for every row that is given to the core
- * that time is remembered, by key and rev, in a table of limited size; where it has been forgotten,
- * the row is read first.
+ * A write is one commit of one document with a precondition: that the document doesn't exist, or
+ * that its update time still is the one that it had when it was read. So the driver keeps the
+ * update time of every row that it gives to the core, by key and rev, in a table of limited size.
+ * If the table has no time for a row, the row is read first.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -24,7 +24,7 @@ struct hf__fs_seen {
     int64_t update_us;
 };
 
-/* ---- what was seen ---- */
+/* ---- update times of rows that were read ---- */
 
 static struct hf__fs_seen *slot(const hf_store *st, const hf_rowkey *key, uint64_t rev)
 {
@@ -116,7 +116,7 @@ json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row
         json_decref(when);
     else if (!row)
         write = json_pack("{s:s, s:o}", "delete", name, "currentDocument", when);
-    else if (seen) /* fields that other programs keep in the document stay */
+    else if (seen) /* a mask, so that fields of other programs in the document stay */
         write =
             json_pack("{s:{s:s, s:o}, s:{s:o}, s:o}", "update", "name", name, "fields", fields,
                       "updateMask", "fieldPaths", hf__fs_field_names(), "currentDocument", when);
@@ -130,7 +130,8 @@ json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row
     return write;
 }
 
-/* Reads the present row, after a write was refused. */
+/* Reads the present row into *cur (unless NULL), after a write was refused. Returns HF_CONFLICT or
+   the error. */
 static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
                     int64_t many_until_us, hf_error *err)
 {
@@ -138,8 +139,8 @@ static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *re
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Finds the update time that the write must find in the document. Returns 0, HF_CONFLICT, or the
-   error. */
+/* Finds the update time for the write's precondition (0: there must be no document); reads the row
+   if it isn't known. Returns 0; HF_CONFLICT: the row isn't the one that was seen; or the error. */
 static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *cur,
                      int64_t *ret_clock_us, int64_t *ret_update_us, int64_t many_until_us,
                      hf_error *err)
@@ -154,7 +155,7 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
     if (rc) return rc;
     if (rev != seen) return HF_CONFLICT;
     *ret_update_us = hf__fs_recall(st, key, seen);
-    /* Another client's row may have taken its place within this moment. */
+    /* Other threads may have pushed the time out of the table since the read. */
     return *ret_update_us >= 0 ? 0 : HF_CONFLICT;
 }
 
@@ -246,7 +247,7 @@ static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
         if (!hf__rest_url_safe(endpoint)) return "endpoint: not https://HOST";
         n = snprintf(api->base, sizeof api->base, "%s%sv1/", endpoint,
                      endpoint[len - 1] == '/' ? "" : "/");
-        /* Without TLS the server is on this machine. */
+        /* Without TLS the server is on this machine (hf__rest_url_safe): an emulator. */
         api->emulator = api->net.straight = !strncasecmp(endpoint, "http:", 5);
     } else if (host && *host) {
         if (host[strcspn(host, "/@?# ")]) return "FIRESTORE_EMULATOR_HOST: not HOST:PORT";

@@ -1,5 +1,5 @@
 /*
- * list.c - firestore: the documents that are locks are listed, a page after the other.
+ * list.c - firestore: lists the documents that are locks, page by page.
  */
 #include "kit/listing.h"
 #include "store.h"
@@ -12,13 +12,13 @@ enum { PAGE_ROWS = 64 };
 struct listing {
     hf_store *st;
     struct hf__listing all;
-    int paths;     /* the documents below the root, else those of the collection */
-    size_t n;      /* documents in this page */
-    json_t *after; /* the document behind which the next page begins; NULL: at the beginning */
+    int paths;     /* 1: lists the documents below the root; 0: those of the collection */
+    size_t n;      /* how many documents this page had */
+    json_t *after; /* names the document after which the next page begins; NULL: the first page */
 };
 
-/* Reports a document of the query if it is the lock of a key with the prefix, at that key's place.
-   Other documents are passed over. */
+/* Shows the row of a document, if it is the document of a key with the prefix. Ignores other
+   documents. */
 static int see_document(struct listing *l, const json_t *document, hf_error *err)
 {
     const json_t *fields = json_object_get(document, "fields");
@@ -28,7 +28,7 @@ static int see_document(struct listing *l, const json_t *document, hf_error *err
     hf_rowkey key;
     if (!text || hf_key_make(text, &key, NULL)) return 0;
     if (!hf__listing_has(&l->all, text)) {
-        l->all.stop = !l->paths; /* they come in order there */
+        l->all.stop = !l->paths; /* the collection's come in the order of keys: none is left */
         return 0;
     }
     hf__fs_name(&l->st->place, text, own);
@@ -37,7 +37,7 @@ static int see_document(struct listing *l, const json_t *document, hf_error *err
     return hf__listing_show(&l->all, &key, rc);
 }
 
-/* Makes the query of a page, in the order of an index that every database has. */
+/* Makes the query of a page, sorted by an index that every database has. */
 static json_t *page(const struct listing *l)
 {
     json_t *query = json_pack("{s:i}", "limit", PAGE_ROWS);

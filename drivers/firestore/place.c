@@ -1,12 +1,13 @@
 /*
  * place.c - see place.h.
  *
- * Firestore refuses the IDs ".", "..", those that begin and end with "__", empty ones, a slash,
- * more than 1,500 bytes, and documents more than 100 collections deep. A key that is a path of
- * legal IDs, and an even number of them, is a document of exactly that path below the root. Any
- * other key is a document of the collection, its ID the key with the offending characters as in a
- * URL. A path of two parts that would be in that collection is treated as any other key, so that
- * none collide.
+ * Firestore refuses these IDs: ".", "..", IDs that begin and end with "__", empty ones, IDs with a
+ * slash or of more than 1,500 bytes. It also refuses documents more than 100 collections deep.
+ *
+ * If a key is a path of an even number of legal IDs, its document has exactly that path below the
+ * root. Any other key's document is in the collection; its ID is the key, with the characters that
+ * Firestore refuses percent-encoded. A path whose document would be in that collection is treated
+ * as such a key, too, so that no two keys have one document.
  */
 #include "place.h"
 
@@ -31,7 +32,7 @@ static int legal_id(const char *id, size_t len)
     return len && len <= ID_MOST && !reserved(id, len) && !memchr(id, '/', len);
 }
 
-/* Returns how many IDs the path has; 0: not all of them are legal. */
+/* Returns how many IDs the path has; 0: one of them isn't legal. */
 static int count_parts(const char *path)
 {
     int n = 0;
@@ -44,7 +45,8 @@ static int count_parts(const char *path)
     }
 }
 
-/* Escapes the key as in a URL. Returns 0 if the result is longer than an ID may be. */
+/* Writes the key with slashes and percent signs percent-encoded. Returns 0 if the result is longer
+   than an ID may be. */
 static int escape_url(const char *key, size_t len, char ret[HF_FS_ID_CAP])
 {
     char *at = ret;
@@ -63,8 +65,8 @@ void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP])
 {
     size_t len = strlen(key), n = 2;
     if (escape_url(key, len, ret)) return;
-    /* The key has nearly nothing but slashes: each becomes two bytes. No escaped text begins like
-       this. */
+    /* A key with very many slashes: each becomes two bytes here instead of three. No ID of
+       escape_url begins with "%~". */
     memcpy(ret, "%~", 2);
     for (size_t i = 0; i < len; i++) {
         if (key[i] == '/' || key[i] == '~') ret[n++] = '~';

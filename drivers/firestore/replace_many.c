@@ -1,12 +1,12 @@
 /*
- * replace_many.c - firestore: many replaces by batchWrite, which makes each write by itself and
- * tells a status for each. See store.h, and replace_many in holdfast_driver.h.
+ * replace_many.c - firestore: many replaces by one batchWrite, which carries out each write by
+ * itself and returns a status for each. See store.h, and replace_many in holdfast_driver.h.
  *
- * A write has the same precondition as in a commit. Rows whose time of update isn't remembered are
- * read first, by one request; so are those whose write was refused, afterwards.
+ * A write has the same precondition as in a commit. Rows whose update time isn't known are read
+ * before, by one request. Rows whose write was refused are read afterwards, by one request.
  *
- * Only programs may call batchWrite, not users by their ID tokens, whatever the rules say. Where
- * the server refuses the call as a whole, nothing was done, and the writes are committed one after
+ * Only service accounts may call batchWrite; users with ID tokens may not, whatever the rules say.
+ * If the server refuses the whole call, nothing was done, and the writes are committed one after
  * the other.
  */
 #include "store.h"
@@ -15,7 +15,8 @@
 
 #include <string.h>
 
-/* Firestore takes 500 writes, and 10 MB, in a request: 2,000 parties are about 1 MB. */
+/* Firestore takes 500 writes and 10 MB in a request; 2,000 parties are about 1 MB. NO_BATCH_US: how
+   long after a refusal batchWrite isn't tried again. */
 enum { AT_ONCE = 500, PARTIES_MOST = 2000, NO_BATCH_US = 60000000 };
 /* Codes of gRPC. */
 enum { NOT_FOUND = 5, ALREADY_EXISTS = 6, FAILED_PRECONDITION = 9, ABORTED = 10 };
@@ -29,7 +30,8 @@ struct part {
     size_t n;
     hf_replace *item[AT_ONCE];
     enum state state[AT_ONCE];
-    int64_t update_us[AT_ONCE]; /* how many parties the rows to be written have */
+    int64_t
+        update_us[AT_ONCE]; /* the update time for the write's precondition; negative: unknown */
 };
 
 static int fail(hf_replace *item, int code, const char *why)
@@ -69,8 +71,8 @@ static const char *reason(const hf_error *err)
 
 /* ---- reading ---- */
 
-/* Returns the number of the replace that belongs to this document; p->n: there is none. It is
-   mostly the next one in that state, from *at on. */
+/* Returns the index of the replace in that state whose document has this name; p->n: there is none.
+   Searches from `at` on, because that mostly is the one. */
 static size_t item_of(const struct part *p, enum state state, const char *name, size_t at)
 {
     char own[HF_FS_NAME_CAP];
@@ -83,8 +85,8 @@ static size_t item_of(const struct part *p, enum state state, const char *name, 
     return p->n;
 }
 
-/* Judges a document that was read: its replace is to be written if the row is the one that was
-   seen, otherwise it is refused. */
+/* Takes in a document that was read (NULL: there is none): if its row is the one that was seen, the
+   replace is to be written, otherwise its result is HF_CONFLICT. */
 static void see(struct part *p, enum state state, size_t i, const json_t *found, int64_t clock_us)
 {
     hf_replace *r = p->item[i];
@@ -104,8 +106,8 @@ static void see(struct part *p, enum state state, size_t i, const json_t *found,
     }
 }
 
-/* Reads all rows of that state by one request. A row that the reply leaves out counts as failed,
-   with nothing done. */
+/* Reads by one request the rows of all replaces in that state. If the reply lacks a row, its
+   replace fails; nothing was done for it. */
 static void read_all(struct part *p, enum state state)
 {
     struct hf__fs_call call = {.what = "replace", .many_until_us = p->until_us};
@@ -142,8 +144,8 @@ static void read_all(struct part *p, enum state state)
 
 /* ---- writing ---- */
 
-/* Returns the code for a status of one write other than OK. A status that isn't listed is
-   ambiguous. */
+/* Returns the HF_ code for the status of a write that failed. For a status that isn't listed it is
+   HF_UNKNOWN. */
 static int code_of(int64_t status)
 {
     switch (status) {
@@ -179,8 +181,8 @@ static void judge(struct part *p, size_t i, const json_t *status, const json_t *
     }
 }
 
-/* Makes the body of a request with the replaces that are to be written. NULL: there are none, or no
-   memory. */
+/* Makes the body of a batchWrite of the replaces that are to be written. NULL: there are none, or
+   memory ran out. */
 static json_t *body_of(struct part *p)
 {
     json_t *writes = json_array();
@@ -256,7 +258,7 @@ static int is_user(const hf_store *st)
     return st->api.auth.who == HF_FS_USER || st->api.auth.who == HF_FS_USER_FILE;
 }
 
-/* Chooses as many replaces as fit into a request. */
+/* Takes as many of the n replaces as fit into a request, with their update times. */
 static void take(struct part *p, hf_replace *item, size_t n)
 {
     uint32_t parties = 0;

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of an RSA key: OpenSSL takes keys of up to 16384 bits; with SHA-256 it needs 496 bits. */
+/* The length of an RSA signature in bytes: OpenSSL takes keys of up to 16384 bits, and SHA-256
+   needs at least 496 bits. */
 enum { SIGNATURE_LEAST = 62, SIGNATURE_MOST = 2048 };
 
 /* Returns no passphrase, so that OpenSSL doesn't ask for one on the terminal. */
@@ -22,8 +23,8 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
     return -1;
 }
 
-/* Returns why no key was read: HF_NOMEM if OpenSSL says so, or had no memory to say anything; else
-   HF_INVALID. */
+/* Returns the code for a key that couldn't be read: HF_NOMEM if OpenSSL reports that, or reports
+   nothing (for lack of memory); else HF_INVALID. */
 static int no_key(void)
 {
     unsigned long e = ERR_get_error();
@@ -43,13 +44,14 @@ static int read_key(const char *pem, EVP_PKEY **ret)
     BIO_free(from);
     if (!*ret) return no_key();
     if (EVP_PKEY_base_id(*ret) != EVP_PKEY_RSA) return HF_INVALID;
-    int size = EVP_PKEY_size(*ret); /* 0: there was no memory to find it */
+    int size = EVP_PKEY_size(*ret); /* 0: out of memory */
     if (size <= 0) return HF_NOMEM;
     return size < SIGNATURE_LEAST || size > SIGNATURE_MOST ? HF_INVALID : 0;
 }
 
-/* Returns why nothing was signed. A key that was read fails by its numbers (one of them is
-   damaged), or without memory, which OpenSSL doesn't always say. */
+/* Returns the code for a signature that failed: HF_INVALID if OpenSSL reports an error of its
+   arithmetic, so that a number of the key is damaged; else HF_NOMEM, which OpenSSL doesn't always
+   report. */
 static int not_signed(void)
 {
     int rc = HF_NOMEM;
@@ -79,7 +81,7 @@ static int sign(const char *text, size_t len, const char *pem, unsigned char to[
     return rc;
 }
 
-/* The length of n bytes in base64, with its padding. */
+/* Returns the length of n bytes in base64, with padding. */
 static size_t base64_len(size_t n) { return (n + 2) / 3 * 4; }
 
 /* Writes base64url without padding (RFC 7515, section 2), and a NUL. Returns where the NUL is. */

@@ -1,8 +1,8 @@
 /*
  * sign.h - firestore: a JSON Web Token (RFC 7519) signed with an RSA key and SHA-256 (RS256).
  *
- * Thread safety: any thread, inside of the gate (kit/fork_gate.h), because OpenSSL has locks of
- * the whole process.
+ * Thread safety: any thread that is inside the fork gate (kit/fork_gate.h), because OpenSSL has
+ * locks of the whole process.
  */
 #ifndef HF_FIRESTORE_SIGN_H
 #define HF_FIRESTORE_SIGN_H

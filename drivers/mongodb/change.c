@@ -1,5 +1,5 @@
 /*
- * change.c - mongodb: what an event of a change stream tells of the row that has changed.
+ * change.c - mongodb: reads from an event of a change stream which row has changed, and how.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -35,8 +35,8 @@ void hf__mg_change_holder(const bson_t *event, hf_party *ret)
         !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
         !number_at(event, CHANGED "expires_us", &ret->expires_us))
         return;
-    /* The event also shows a change of `more`, unless the holder before had been handed the key,
-       too. */
+    /* `more` has the flags of the holder. If the event has no `more`, it hasn't changed: then the
+       former holder was UNCLAIMED, too, or the row's flags would differ. */
     if (find_at(event, CHANGED "more", &it)) {
         flags = 0;
         if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;
@@ -58,7 +58,7 @@ int hf__mg_change_concerns(const bson_t *event, const char *address)
 {
     bson_iter_t it;
     if (!find_at(event, CHANGED HF_MG_ADDRESSES, &it) || !BSON_ITER_HOLDS_UTF8(&it))
-        return 1; /* the row is gone, or another program wrote it */
+        return 1; /* the row was deleted, or another program wrote it: it may concern any waiter */
     return strstr(bson_iter_utf8(&it, NULL), address) != NULL;
 }
 

@@ -1,6 +1,6 @@
 /*
- * collection.c - mongodb: may rows be kept in this collection? It is made if it isn't there. And
- * what `holdfast doctor` is told of it.
+ * collection.c - mongodb: makes the collection, or checks that rows can be kept in it; and reports
+ * its settings to `holdfast doctor`.
  */
 #include "store.h"
 
@@ -21,7 +21,8 @@ static int has(const bson_t *doc, const char *path)
            (!BSON_ITER_HOLDS_BOOL(&at) || bson_iter_bool(&at));
 }
 
-/* Reads what listCollections says of the collection. *ret_there: 1 if the collection exists. */
+/* Checks the collection by the reply to listCollections. *ret_there: 1 if the collection exists.
+   Returns 0, or the error: rows can't be kept there. */
 static int judge_collection(const hf_store *st, const bson_t *reply, int *ret_there, hf_error *err)
 {
     bson_iter_t it, at;
@@ -51,8 +52,8 @@ static int judge_indexes(const hf_store *st, const bson_t *reply, hf_error *err)
     return 0;
 }
 
-/* Returns the result of a look at the server; 0 if the look isn't permitted, or if this server
-   doesn't know it, because that doesn't matter. */
+/* Returns the result of a command that only checks settings: 0 if this user may not use it, or this
+   server doesn't know it, because the check can be left out. */
 static int optional(int rc) { return rc == HF_DENIED || rc == HF_UNSUPPORTED ? 0 : rc; }
 
 int hf__mg_prepare_collection(hf_store *st, struct hf__mg_link *link,
@@ -78,7 +79,7 @@ int hf__mg_prepare_collection(hf_store *st, struct hf__mg_link *link,
         rc = hf__mg_request(st, link, BCON_NEW("create", BCON_UTF8(name)), about, &reply, &code,
                             err);
         if (!rc) bson_destroy(&reply);
-        /* 48: somebody else was quicker. */
+        /* 48 (NamespaceExists): another client has made the collection meanwhile. */
         return code == 48 ? 0 : optional(rc);
     }
     rc = hf__mg_request(st, link, BCON_NEW("listIndexes", BCON_UTF8(name)), about, &reply, &code,
@@ -87,7 +88,7 @@ int hf__mg_prepare_collection(hf_store *st, struct hf__mg_link *link,
         rc = judge_indexes(st, &reply, err);
         bson_destroy(&reply);
     } else {
-        rc = code == 26 ? 0 : optional(rc); /* 26: it is gone again */
+        rc = code == 26 ? 0 : optional(rc); /* 26 (NamespaceNotFound): it was dropped meanwhile */
     }
     return rc;
 }

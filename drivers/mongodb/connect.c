@@ -1,18 +1,18 @@
 /*
  * connect.c - mongodb: finds the server that can be written, among the hosts that the URL names.
  *
- * The hosts are tried by drivers/kit/dial.h: names are looked up at once, and each address has its
- * own attempt, so that a mute name server or a dead member costs a part of the time, not all of it.
- * Each host that is connected is asked by a libmongoc client of its own, which is given no other of
- * the hosts; members that aren't in the URL but are named by that host are connected, too.
+ * kit/dial.h tries the hosts: all names are looked up at once, and each address has its own
+ * attempt. So a mute name server or a dead member costs only a part of the time. For each host that
+ * accepts a connection a libmongoc client is made, which may connect to that host, and to members
+ * that this host names and the URL doesn't; not to the other hosts of the URL.
  *
- * libmongoc asks for its connections (the stream initiator) while it looks for a server. libmongoc
- * may ask later, too, on its own account: then the connection is refused, and this client is
+ * libmongoc gets its connections from this file (as the stream initiator) while it looks for a
+ * server. If it asks for another connection later, the connection is refused, and the client is
  * replaced.
  *
- * A refusal returns a stream that is broken from the beginning, never NULL: libmongoc (1.23 for
- * one) asks also while it handles what another member said, under its lock, and takes that lock
- * again to note a NULL. It would wait for itself without end.
+ * A refused connection is a stream that is broken from the beginning, never NULL. libmongoc (1.23,
+ * for one) may ask for a connection while it holds a lock of its own; for a NULL it would take that
+ * lock again, and wait for ever.
  */
 #include "kit/fork_gate.h"
 #include "link.h"
@@ -32,15 +32,16 @@ enum { WHY_CAP = 400 };
 struct hf__mg_search {
     const struct hf__mg_how *how;
     struct hf__dial *dial;     /* NULL: libmongoc hasn't asked for a connection yet */
-    struct hf__attempt *found; /* the host that is being asked; NULL: no host is left */
+    struct hf__attempt *found; /* the host that is tried now; NULL: no host is left */
     int64_t until_us;
-    int code;              /* why none is left */
+    int code;              /* the error if no host is left */
     char refused[WHY_CAP]; /* why libmongoc was last refused a connection; or "" */
 };
 
 /* ---- connections for libmongoc ---- */
 
-/* Refuses a connection to libmongoc, so that it takes the host for unreachable now. */
+/* Sets the error of a refused connection: libmongoc then takes the host for unreachable. Returns
+   NULL. */
 static mongoc_stream_t *not_this(bson_error_t *error)
 {
     bson_set_error(error, MONGOC_ERROR_STREAM, MONGOC_ERROR_STREAM_NOT_ESTABLISHED,
@@ -82,8 +83,8 @@ static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *
     return hf__mg_observe(link, bare_stream_of(link, fd, host, error));
 }
 
-/* The functions of kit/dial.h, as waits (kit/fork_gate.h): they wait for the network, and for
-   threads that look names up. */
+/* These call the functions of kit/dial.h outside the fork gate, because they wait: for the network,
+   and for threads that look up names. */
 static int dial_begin(const struct hf__dial_target *target, size_t n, struct hf__dial **ret)
 {
     hf__gate_wait();
@@ -176,7 +177,7 @@ static mongoc_stream_t *initiate(const mongoc_uri_t *uri, const mongoc_host_list
 
 /* ---- one client ---- */
 
-/* Returns 0, or the code of what is wrong with this host, and why. */
+/* Returns 0 if a server of that type can be a store; else the code, with the reason. */
 static int judge(struct hf__mg_link *link, const char *type, char why[WHY_CAP])
 {
     link->replicated = !strcmp(type, "RSPrimary");
@@ -190,7 +191,8 @@ static int judge(struct hf__mg_link *link, const char *type, char why[WHY_CAP])
     return router || never ? HF_UNSUPPORTED : HF_UNAVAILABLE;
 }
 
-/* Makes a client, which looks for a server. */
+/* Makes a libmongoc client for the host that is tried, and lets it look for a server. Returns 0 or
+   the code, with the reason. */
 static int ask_one(const struct hf__mg_how *how, struct hf__mg_link *link, char why[WHY_CAP])
 {
     bson_error_t e = {0, 0, ""};
@@ -220,8 +222,8 @@ static int ask_one(const struct hf__mg_how *how, struct hf__mg_link *link, char 
 
 /* ---- the search ---- */
 
-/* Goes on to the next host if this one can't be used. Returns 0 if there is none; then *ret_rc and
-   `why` are about all hosts. */
+/* Goes on to the next host, after this one has failed with *ret_rc and `why`. Returns 1; 0: there
+   is none, and *ret_rc and `why` are about all hosts. */
 static int go_on(struct hf__mg_link *link, int *ret_rc, char why[WHY_CAP])
 {
     struct hf__mg_search *s = link->search;

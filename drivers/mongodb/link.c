@@ -3,10 +3,10 @@
  *
  * Contents: errors; one command. options.c reads the URL, connect.c finds the server.
  *
- * Every link has a libmongoc client without threads, which looks at the deployment when it is made
- * and is thrown away when something is wrong with it: what it remembers of a server that was away
- * would keep it from trying again for seconds. Commands go out as they are given, so that libmongoc
- * never repeats one by itself.
+ * Every link has a libmongoc client without threads. It finds out about the servers when it is
+ * made. After a failure the client is thrown away, because it remembers for seconds that a server
+ * was unreachable. Commands are sent as given (not as libmongoc's retryable writes), so that
+ * libmongoc never sends one twice.
  */
 #include "link.h"
 
@@ -18,8 +18,7 @@
 
 /* ---- errors ---- */
 
-/* What the server's answer says about the write. A code is listed only if it says that nothing was
-   done: see code_of_server. */
+/* The error doesn't say whether the command was carried out. */
 enum { AMBIGUOUS = 1 };
 
 /* Returns 1 if the server can't serve now (it is shutting down, it ran out of time), or isn't the
@@ -58,9 +57,9 @@ static int has_moved(int code)
 }
 
 /*
- * What an answer of the server means. Those listed are refusals of a command that was not executed:
- * the server gives them when it checks rights and arguments, or it has undone the update. Any other
- * code is ambiguous, also one that no version has yet.
+ * Returns the HF_ code for an error code of the server. Only codes that say that nothing was done
+ * are listed: the server gives them when it checks rights and arguments, or has undone the update.
+ * All other codes are AMBIGUOUS, also those of future versions.
  */
 static int code_of_server(int code)
 {
@@ -83,14 +82,15 @@ static int code_of_server(int code)
     case 121:                          /* DocumentValidationFailure */
     case 10334:                        /* BSONObjectTooLarge */
     case 17419: /* the document would become too large */ return HF_INVALID;
-    case HF_MG_DUPLICATE_KEY: return HF_UNAVAILABLE; /* the caller of hf__mg_ask judges it */
+    case HF_MG_DUPLICATE_KEY: return HF_UNAVAILABLE; /* the caller of hf__mg_ask sees *ret_code */
     case 26:                                         /* NamespaceNotFound */
     case 48: return HF_UNAVAILABLE;                  /* NamespaceExists */
     default: return AMBIGUOUS;
     }
 }
 
-/* Returns the code for one of libmongoc's own errors that occurs before anything is sent. */
+/* Returns the HF_ code for one of libmongoc's own errors, if it says that nothing was sent; else
+   AMBIGUOUS. */
 static int code_of_client(const bson_error_t *e)
 {
     switch (e->domain) {
@@ -134,8 +134,8 @@ void hf__mg_disconnect(struct hf__mg_link *link)
     link->client = NULL;
 }
 
-/* Returns about->ambiguous, with the reason, for a write that was done but that a fail-over may
-   still undo; otherwise 0. */
+/* Returns 0; or about->ambiguous, with the reason, if the reply says that the majority hasn't
+   confirmed the write, so that a fail-over may still undo it. */
 static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, hf_error *err)
 {
     bson_iter_t it, why;
@@ -148,8 +148,8 @@ static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, h
                    (int)strcspn(text, "\n"), text);
 }
 
-/* Returns 1 for an "authentication failed" that says nothing about the password: the connection
-   broke meanwhile, or the server is shutting down. Nothing else was sent. */
+/* libmongoc also reports "authentication failed" if the connection broke during the login, or the
+   server is shutting down. That isn't DENIED but UNAVAILABLE; nothing but the login was sent. */
 int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int ambiguous)
 {
     int login = e->domain == MONGOC_ERROR_SASL || e->domain == MONGOC_ERROR_SCRAM ||
@@ -179,7 +179,8 @@ int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bso
     bson_destroy(ret);
     if (e.domain == MONGOC_ERROR_SERVER) *ret_code = (int)e.code;
     int code = hf__mg_link_code(link, &e, about->ambiguous);
-    /* This member isn't the primary any more, or is gone: a new client finds the next primary. */
+    /* This member isn't the primary any more, or the connection failed: the next request makes a
+       new client, which finds the primary. */
     if (e.domain != MONGOC_ERROR_SERVER || has_moved(*ret_code)) hf__mg_disconnect(link);
     return hf_fail(err, code, 0, "mongodb: %s '%s': %.*s", about->what, about->key,
                    (int)strcspn(e.message, "\n"), e.message);

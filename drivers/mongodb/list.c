@@ -1,5 +1,5 @@
 /*
- * list.c - mongodb: the rows of a collection are listed, a page after the other.
+ * list.c - mongodb: lists the rows of a collection, page by page.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -34,7 +34,7 @@ struct listing {
     int n, stop;
 };
 
-/* One document of a page. */
+/* Shows the row of one document of a page. Returns 0; 1: stop; or an error. */
 static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_error *err)
 {
     struct hf__mg_about about = {"list", l->prefix, HF_UNAVAILABLE};
@@ -84,7 +84,7 @@ int hf__mg_scan(hf_store *st, const char *prefix,
     int rc;
     hf_row row;
     size_t len = whole_characters(prefix);
-    if (len >= sizeof l.from) return 0; /* no key is as long */
+    if (len >= sizeof l.from) return 0; /* longer than any key, so no key has this prefix */
     memcpy(l.from, prefix, len);
     hf_row_init(&row);
     *ret_clock_us = 0;

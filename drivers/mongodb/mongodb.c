@@ -4,11 +4,11 @@
  *
  * Contents: connections; reading; writing; opening. Many rows: list.c; notifications: notify.c.
  *
- * A write is one findAndModify: of a document with this _id and this rev; or, to create it, one
- * that nothing can match (no row has rev 0), as an upsert, which meets E11000 if there is a
- * document already. $currentDate notes the time of the write, and the reply brings it: that is the
- * store's clock. A read is one aggregation, which answers with the time ($$NOW) even if there is no
- * such document. Servers that don't know these two stages are asked twice.
+ * A write is one findAndModify of the document with this _id and this rev. To create a row, it is
+ * an upsert with rev 0, which no document has: it inserts the document, or fails with E11000 if
+ * there is one. $currentDate stores the time of the write, and the reply has it: that is the
+ * store's clock. A read is one aggregation, whose reply has the time ($$NOW) even if there is no
+ * such document. A server that doesn't know $facet or $$NOW needs two requests for a read.
  */
 #include "store.h"
 
@@ -16,12 +16,13 @@
 
 /* ---- connections ---- */
 
-/* libmongoc reports a broken connection only when it is used. */
+/* Returns 1 if the link has a client. Whether the connection is broken shows only when it is
+   used. */
 static int usable(void *link) { return ((struct hf__mg_link *)link)->client != NULL; }
 
 static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 {
-    struct hf__mg_how how = st->how; /* what its fields point to belongs to the store */
+    struct hf__mg_how how = st->how; /* a shallow copy: the store owns what its fields point to */
     how.io_timeout_ms = (until_us - hf__local_us()) / 1000;
     return hf__mg_connect(&how, link, err);
 }
@@ -121,7 +122,8 @@ static bson_t *find_one(const hf_store *st, const hf_rowkey *key)
                     BCON_BOOL(true));
 }
 
-/* $facet makes one document of its input, even if that is empty. */
+/* Makes the aggregation that reads a row and the time. $facet returns one document even if there is
+   no row. */
 static bson_t *find_with_time(const hf_store *st, const hf_rowkey *key)
 {
     return BCON_NEW("aggregate", BCON_UTF8(st->how.collection), "pipeline", "[", "{", "$match", "{",
@@ -161,7 +163,7 @@ static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key
     if (!hf__mg_batch(&reply, &it))
         rc = hf__mg_garbled(about, err);
     else if (!bson_iter_next(&it))
-        ; /* an empty reply, even without a time: there is no collection */
+        ; /* the reply has no document, so no time either: there is no collection */
     else if (!st->plain)
         rc = read_facet(st, &it, row, &clock_us, about, err);
     else
@@ -205,7 +207,7 @@ static bson_t *write_command(const hf_store *st, const hf_rowkey *key, uint64_t 
     return c;
 }
 
-/* Was anything written? And when. */
+/* Returns 1 if the reply says that the document was written, and when; 0: it wasn't. */
 static int read_written(const bson_t *reply, int64_t *ret_clock_us)
 {
     bson_iter_t it, value;
@@ -232,13 +234,14 @@ static int replace_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *k
     rc = hf__mg_request(st, link, command, &about, &reply, &code, err);
     if (!rc) {
         written = read_written(&reply, &clock_us);
-        *ret_clock_us = row ? clock_us : 0; /* after a removal it is the time of the write before */
+        *ret_clock_us =
+            row ? clock_us : 0; /* the reply to a removal has the time of an old write */
         bson_destroy(&reply);
     } else if (code == HF_MG_DUPLICATE_KEY) {
         rc = 0;
     }
     if (!rc && !written) {
-        about.ambiguous = HF_UNAVAILABLE; /* the write is answered */
+        about.ambiguous = HF_UNAVAILABLE; /* the write was refused: what follows only reads */
         if (cur) rc = read_row(st, link, key, cur, ret_clock_us, &code, &about, err);
         if (!rc) rc = HF_CONFLICT;
     }
@@ -282,7 +285,7 @@ static void mg_close(hf_store *st)
     free(st);
 }
 
-/* Checks that the collection can be read, and how. */
+/* Checks that the collection can be read; finds out whether the server knows $facet and $$NOW. */
 static int prepare_reading(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                            hf_error *err)
 {
@@ -314,7 +317,9 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = hf__mg_get_link(st, &link, err);
         if (!rc) rc = hf__mg_prepare_collection(st, link, &about, url->existing, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
-        if (!link || !link->replicated) caps->notify = NULL; /* it has no change streams */
+        if (!link || !link->replicated)
+            caps->notify = NULL; /* a single server has no change
+                                    streams */
         hf__mg_put_link(st, link);
     }
     if (!rc && !(st->listener = hf__mg_listener_new(url, io_timeout_ms)))

@@ -1,11 +1,11 @@
 /*
  * notify.c - mongodb: notifications, by a change stream. See doc/stores/mongodb.md.
  *
- * Reading a change stream blocks for half a second at a time, and libmongoc can't be woken. So a
- * separate thread reads the stream while there are waits; the handle's dispatcher sleeps until that
- * thread wakes it. The thread ends when no wait is left, or the stream breaks. Closing the handle
- * waits for the thread, but not for a mute server: then the thread ends later, and frees what it
- * needs itself.
+ * A read of a change stream blocks for up to half a second, and can't be interrupted. So a separate
+ * thread reads the stream as long as there are waits; it wakes the handle's dispatcher, which
+ * sleeps meanwhile. The thread ends when no wait is left, or when the stream breaks. Closing the
+ * handle waits for the thread. But if the server is mute the handle doesn't wait: the thread ends
+ * later, and frees the listener itself.
  */
 #include "addresses.h"
 #include "kit/await.h"
@@ -22,21 +22,22 @@ enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, RETRY_MS = 5000 };
 
 enum stream_state { STREAM_OFF, STREAM_STARTING, STREAM_OPEN };
 
-/* A key, and the party that was granted it by the last change that was notified. */
+/* The subscription to a key, with what the last event said. */
 struct subscription {
     struct hf__sub_key key;
-    hf_party handed;              /* token 0: to none */
-    char address[HF_ADDRESS + 1]; /* the id of the queued waiter; "": no waiter of this handle is
-                                     queued */
+    hf_party handed;              /* the party that was granted the key; token 0: none is known */
+    char address[HF_ADDRESS + 1]; /* the address of this handle's waiter in the queue; "": it has
+                                     none there */
 };
 
 struct hf__mg_listener {
-    struct hf__mg_how how; /* only read after it was set */
-    int changed_fd;     /* the thread and `interrupt` write it; one thread at a time waits for it */
+    struct hf__mg_how how; /* constant */
+    int changed_fd; /* an eventfd: the thread and `interrupt` write to it, the sleeper reads it */
     struct hf__sub sub; /* its mutex protects what follows, too */
     enum stream_state state;
     int refs, ends, interrupted;
-    int64_t retry_at_us, wanted_us; /* when there was a wait last */
+    int64_t retry_at_us; /* local: no thread is started before */
+    int64_t wanted_us;   /* local: when there was last a wait */
     uint64_t events;
 };
 
@@ -55,8 +56,8 @@ hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
     return listener;
 }
 
-/* Gives up a reference, and frees the listener with the last one. Called with the mutex, which is
-   released. */
+/* Gives up a reference to the listener, and frees it with the last one. The caller holds the mutex,
+   and this function releases it. */
 static void let_go(hf__mg_listener *listener)
 {
     int last = !--listener->refs;
@@ -68,8 +69,8 @@ static void let_go(hf__mg_listener *listener)
     free(listener);
 }
 
-/* Sleeps until something may have changed, or until local time until_us. Returns 0 at that time.
-   Called with the mutex, which is released while the thread sleeps. */
+/* Sleeps until changed_fd is written to, or until local time until_us: then returns 0. The caller
+   holds the mutex, which is released while the thread sleeps. */
 static int sleep_until(hf__mg_listener *listener, int64_t until_us)
 {
     struct pollfd fd = {listener->changed_fd, POLLIN, 0};
@@ -92,14 +93,15 @@ void hf__mg_listener_free(hf__mg_listener *listener)
 
 /* ---- the thread ---- */
 
-/* How long the server may keep one request for changes: less than io_timeout_ms. */
+/* Returns how long the server may wait for changes before it replies, in ms: less than the
+   request's time limit. */
 static int64_t await_ms(const hf__mg_listener *listener)
 {
     int64_t half = listener->how.io_timeout_ms / 2;
     return half < AWAIT_MS ? half : AWAIT_MS;
 }
 
-/* Takes in a change: of a key with a subscription, or of an unknown one. */
+/* Takes in an event, which concerns a key with a subscription or another one. */
 static void receive(hf__mg_listener *listener, const bson_t *event)
 {
     struct subscription *k = NULL;
@@ -128,7 +130,8 @@ static void forget_handed(struct hf__sub_key *k, void *arg)
     ((struct subscription *)k)->handed.token = 0;
 }
 
-/* Notes that changes may have been lost. Under the mutex. */
+/* Notes that events may have been lost: the next event is about all keys. The caller holds the
+   mutex. */
 static void lose(hf__mg_listener *listener)
 {
     listener->events++;
@@ -148,7 +151,7 @@ static int wanted(hf__mg_listener *listener, enum stream_state state)
     if (hf__sub_wanted(&listener->sub)) listener->wanted_us = now_us;
     int is = !listener->ends && now_us - listener->wanted_us < IDLE_MS * INT64_C(1000);
     if (!is) {
-        listener->state = STREAM_OFF; /* from here on another thread may be started */
+        listener->state = STREAM_OFF; /* from now on another thread may be started */
         hf__sub_each(&listener->sub, forget_handed, NULL);
     }
     pthread_mutex_unlock(&listener->sub.mu);
@@ -169,7 +172,8 @@ static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream
         else if (mongoc_change_stream_error_document(stream, &e, &reply))
             return 1;
         else if (hf__local_us() - asked_us < await_ms(listener) * 100)
-            /* a server that answers "nothing" at once would otherwise be asked all the time */
+            /* a server that replies "no changes" at once is treated as broken: otherwise this would
+               be a busy loop */
             return 1;
         *ret_opened = 1;
     }
@@ -181,7 +185,7 @@ static int follow(hf__mg_listener *listener, struct hf__mg_link *link, int *ret_
 {
     *ret_opened = 0;
     if (hf__mg_connect(&listener->how, link, NULL) || !link->replicated) return 1;
-    link->until_us = 0; /* for a stream that goes on, libmongoc's own time limits are right */
+    link->until_us = 0; /* each request for changes has libmongoc's own time limit */
     mongoc_collection_t *rows =
         mongoc_client_get_collection(link->client, listener->how.db, listener->how.collection);
     bson_t *only = hf__mg_change_pipeline();
@@ -200,8 +204,8 @@ static void *run(void *arg)
     hf__mg_listener *listener = arg;
     struct hf__mg_link link = {.client = NULL};
     int broken = 1, opened = 1;
-    /* A stream that breaks is opened again at once, because there may be another primary. A stream
-       that couldn't be opened isn't. */
+    /* A stream that was open and breaks is opened again at once, because there may be another
+       primary. A stream that couldn't be opened isn't tried again here. */
     while (broken && opened && hf__mg_begin()) {
         broken = follow(listener, &link, &opened);
         hf__mg_disconnect(&link);
@@ -219,15 +223,15 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Under the mutex. */
+/* Starts the thread that reads the stream. Returns 0 if it is too early to try again, or if it
+   fails. The caller holds the mutex. */
 static int start(hf__mg_listener *listener)
 {
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, before;
     if (hf__local_us() < listener->retry_at_us) return 0;
-    /* The new thread blocks all signals. This thread may be the caller's, so its own mask is
-       restored. */
+    /* The new thread inherits a mask that blocks all signals but those of memory faults. */
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);

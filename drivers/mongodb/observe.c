@@ -1,10 +1,10 @@
 /*
  * observe.c - mongodb: keeps the last reply of a connection, for the code in it.
  *
- * libmongoc makes every failure of a login one error of its own, and drops the code with which the
- * server refused it. The code tells a wrong password from a server that is shutting down. So the
- * stream that libmongoc is given stands before the real one (with TLS: before its plain side), and
- * notes what is read after each write.
+ * libmongoc reports every failure of a login as one error of its own, without the server's error
+ * code. But that code tells a wrong password from a server that is shutting down. So libmongoc gets
+ * an outer stream around the real one (with TLS: around the one with plain bytes), which keeps what
+ * is read after each write.
  */
 #include "stream.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { OBSERVER_TYPE = 101, MOST_PIECES = 8 };
-/* Offsets in a message of the wire protocol, kinds of messages, and where the document begins. */
+/* The wire protocol: offsets of the kind of a message and of its document; kinds of messages. */
 enum { AT_KIND = 12, KIND_REPLY = 1, KIND_MSG = 2013, REPLY_DOCUMENT = 36, MSG_DOCUMENT = 21 };
 
 struct observer {
@@ -59,7 +59,7 @@ static void ob_destroy(mongoc_stream_t *is)
 
 static void ob_failed(mongoc_stream_t *is)
 {
-    mongoc_stream_failed(of(is)->inner); /* which destroys it */
+    mongoc_stream_failed(of(is)->inner); /* this also destroys the inner stream */
     free(is);
 }
 
@@ -72,7 +72,7 @@ static int ob_setsockopt(mongoc_stream_t *is, int level, int name, void *value,
     return mongoc_stream_setsockopt(of(is)->inner, level, name, value, len);
 }
 
-/* libmongoc polls the innermost stream. */
+/* Returns the inner stream, because libmongoc polls the innermost one. */
 static mongoc_stream_t *ob_base(mongoc_stream_t *is) { return of(is)->inner; }
 static bool ob_check_closed(mongoc_stream_t *is)
 {
@@ -87,7 +87,7 @@ static bool ob_should_retry(mongoc_stream_t *is)
 mongoc_stream_t *hf__mg_observe(struct hf__mg_link *link, mongoc_stream_t *inner)
 {
     struct observer *o = inner ? calloc(1, sizeof *o) : NULL;
-    /* without the reply, a refused login is DENIED, whatever the server's code */
+    /* out of memory: works without; then every refused login is DENIED */
     if (!o) return inner;
     o->is = (mongoc_stream_t){.type = OBSERVER_TYPE,
                               .destroy = ob_destroy,

@@ -1,5 +1,5 @@
 /*
- * options.c - mongodb: what the URL says, and how to connect. See link.h.
+ * options.c - mongodb: reads the URL, and makes libmongoc's URI of it. See link.h.
  */
 #include "link.h"
 
@@ -12,8 +12,9 @@ enum { URI_CAP = 8192, VALUE_CAP = 1024 };
 
 enum option_kind { OWN, TEXT, BOOL, OURS };
 
-/* The options of libmongoc that are allowed. An option that is OURS is allowed with one value only.
-   So a usual connection string can be pasted, and one that asks for something else is refused. */
+/* The options that are allowed, mostly libmongoc's own. An option of the kind OURS, which the
+   driver sets itself, is allowed with that value only. So a usual connection string can be pasted,
+   and one that asks for other settings is refused. */
 static const struct option {
     const char *name;
     enum option_kind kind;
@@ -65,7 +66,7 @@ struct text {
 static void put(struct text *t, const char *s)
 {
     size_t n = strlen(s);
-    if (t->len + n >= t->cap) n = 0, t->len = t->cap; /* shows by its length */
+    if (t->len + n >= t->cap) n = 0, t->len = t->cap; /* len == cap: it was too long */
     memcpy(t->to + (n ? t->len : 0), s, n);
     t->len += n;
 }
@@ -179,7 +180,7 @@ static int set_hosts(struct hf__mg_how *how)
     return 1;
 }
 
-/* Sets TLS for our own streams as libmongoc sets it from the URI for its streams. */
+/* Sets TLS for the streams of this driver, as libmongoc does from the URI for its own streams. */
 static void set_tls(struct hf__mg_how *how)
 {
     const mongoc_uri_t *u = how->uri;

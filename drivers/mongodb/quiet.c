@@ -1,28 +1,28 @@
 /*
- * quiet.c - mongodb: what libmongoc does to the process that loads it, and how far that is kept
- * from the process. By libmongoc's documented functions only.
+ * quiet.c - mongodb: keeps the side effects of libmongoc away from the process that loads it, by
+ * documented functions only.
  *
  * Contents: is libmongoc here for this module alone; its log; its counters; calls; the end of the
  * program; the start.
  *
- * Log: libmongoc writes to stderr unless a handler is set, of which it has one. The handler that is
- * set here drops what is said within calls of this module, and passes on everything else to the
- * handler that libmongoc has by itself. A program that sets its own later hears everything.
+ * Log: libmongoc writes to stderr unless a handler is set; there can be one. The handler that is
+ * set here drops messages from calls of this module, and passes on all others to libmongoc's
+ * default handler. If the program sets a handler later, that gets all messages.
  *
  * Counters: libmongoc keeps statistics in /dev/shm/mongoc-PID, and removes that file when the
  * program ends, but not when it is killed. So the name is removed at the start. libmongoc goes on
  * counting without it.
  *
- * Forks: libmongoc (1.23 for one) has locks of the whole process that each command takes for a
- * moment. So each call is inside of the gate of kit/fork_gate.h.
+ * Forks: libmongoc (1.23, for one) has locks of the whole process that each command takes for a
+ * moment. So each call is inside the fork gate (kit/fork_gate.h).
  *
  * End: libmongoc cleans up when the program ends (exit), whatever its threads are doing. This
- * module's destructor runs before: no call begins any more, the calls that are under way fail, and
- * it waits for them to return.
+ * module's destructor runs before that. It lets no new call begin, makes the calls under way fail,
+ * and waits for them to return.
  *
- * Where libmongoc was loaded before this module, the program or another library of it uses it too:
- * then its log and its counters are left alone. A libmongoc that is linked into the same library or
- * program as this driver, as in the portable artefacts, is taken to be here for the driver alone.
+ * If libmongoc was loaded before this module, the program or another library uses it, too: then its
+ * log and its counters are left alone. A libmongoc that is linked into the same library or program
+ * as this driver (as in the portable builds) is taken to be there for the driver alone.
  */
 #include "link.h"
 
@@ -42,9 +42,9 @@ enum { END_MS = 1000 };
 
 /* ---- is it here for this module alone ---- */
 
-/* Returns 1 if libmongoc and this driver are one object, or the dynamic linker has loaded this
-   module before libmongoc. It lists the objects in the order in which they were loaded. dladdr
-   finds no object in a program that is linked statically. */
+/* Returns 1 if libmongoc and this driver are one object, or if this module was loaded before
+   libmongoc: the dynamic linker lists objects in the order in which it has loaded them. In a
+   program that is linked statically dladdr finds no object. */
 static int loaded_for_us(void)
 {
     Dl_info ours, theirs;
@@ -64,7 +64,7 @@ static int loaded_for_us(void)
 
 /* ---- its log ---- */
 
-static __thread unsigned depth; /* how deep this thread is in calls of this module */
+static __thread unsigned depth; /* how many calls of hf__mg_begin this thread hasn't ended */
 
 static void pass_on(mongoc_log_level_t level, const char *domain, const char *message, void *arg)
 {
@@ -73,8 +73,8 @@ static void pass_on(mongoc_log_level_t level, const char *domain, const char *me
 
 /* ---- its counters ---- */
 
-/* Returns 1 if this process has mapped this file. Another process's file may have the same name:
-   that process has the same pid in another PID namespace. */
+/* Returns 1 if this process has mapped that file. A file of that name may belong to a process that
+   has the same pid in another PID namespace. */
 static int is_mapped(const struct stat *file)
 {
     char line[512];
@@ -95,17 +95,17 @@ static void remove_counters(void)
     char path[48];
     struct stat file;
     snprintf(path, sizeof path, "/dev/shm/mongoc-%u", (unsigned)getpid());
-    /* Not shm_unlink, which an older glibc has in a library of its own. */
+    /* Not shm_unlink, which older versions of glibc have in a separate library. */
     if (!lstat(path, &file) && is_mapped(&file)) unlink(path);
 }
 
 /* ---- calls ---- */
 
-static unsigned under_way; /* the calls under way, in all threads (atomic) */
-static int ends;           /* (atomic) */
+static unsigned under_way; /* how many threads are in calls (atomic) */
+static int ends;           /* 1: the program ends (atomic) */
 
-/* Counts the call before it looks at `ends`; before_cleanup does it the other way round. So one of
-   the two sees the other. */
+/* Counts the call first and reads `ends` after that. before_cleanup sets `ends` first and reads the
+   count after that. So at least one of the two sees the other. */
 int hf__mg_begin(void)
 {
     hf__gate_begin();
@@ -122,7 +122,7 @@ void hf__mg_end(void)
     hf__gate_end();
 }
 
-/* The child of a fork has none of its parent's threads, and none of their calls. */
+/* Corrects the count in the child of a fork, which has none of its parent's other threads. */
 static void in_child(void)
 {
     __atomic_store_n(&under_way, depth != 0, __ATOMIC_SEQ_CST);
@@ -131,7 +131,8 @@ static void in_child(void)
 
 /* ---- the end of the program ---- */
 
-/* Returns how many calls are under way in other threads. A callback may call exit. */
+/* Returns how many other threads are in calls. This thread may be in one, too: a callback of
+   libmongoc may have called exit. */
 static unsigned others(void)
 {
     return __atomic_load_n(&under_way, __ATOMIC_SEQ_CST) - (depth != 0);

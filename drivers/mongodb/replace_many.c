@@ -2,25 +2,25 @@
  * replace_many.c - mongodb: many replaces by one update command. See store.h, and replace_many in
  * holdfast_driver.h.
  *
- * The command has a statement for each row, on the condition that the row is still the one that was
- * seen. The statements are independent (`ordered: false`): the failure of one is told by its number
- * and doesn't end the others. Of the conditions that were met the reply tells only how many. If all
- * were met, all rows are stored. Otherwise the rows are read:
+ * The command has a statement for each row, with the condition that the row still is the one that
+ * was seen. The statements are independent (`ordered: false`): if one fails, the reply names it,
+ * and the others are carried out. But for a statement whose condition wasn't met the reply doesn't
+ * name it: it says only how many rows were stored, n. If n rows were to be stored, all are.
+ * Otherwise the rows are read:
  *
- *   the row is the one that was to be stored    it is stored
- *   it is another one, and as many rows as      the replace was refused
- *   were stored show up
- *   it is another one, and some do not show up  unknown: the row may have been stored and replaced
- *                                               by somebody else before it was read
+ *   the row is the one that was to be stored       it was stored
+ *   it is another row, and n rows of the first     the replace was refused
+ *   kind were found
+ *   it is another row, and fewer were found        unknown: the row may have been stored, and
+ *                                                  replaced by another client before it was read
  *
  * The read follows a write that the majority has confirmed, on the same connection, so it shows
- * that write or a later one. The time of the calls is the server's, asked for at the end: the time
- * in a row may be that of an earlier attempt. For the same reason a caller that sends a write again
- * doesn't mix it with new ones: the row of the earlier attempt would be counted as stored by this
- * command, instead of one that somebody else has replaced since.
+ * that write or a later one. The store's clock is asked for at the end, because a row's time may be
+ * that of an earlier attempt to write it. For the same reason the core doesn't send writes again
+ * together with new ones: a row from an earlier attempt would be counted as stored by this command,
+ * in place of one that another client has replaced since.
  *
- * Where a command isn't answered in time its connection is closed, and none of its replaces is
- * known to be done.
+ * If a command isn't answered in time, its connection is closed, and all its replaces are UNKNOWN.
  */
 #include "store.h"
 
@@ -38,8 +38,8 @@ struct part {
     int64_t until_us;
     size_t n, stored; /* how many replaces the reply says were stored */
     hf_replace *item[AT_ONCE];
-    uint8_t failed[AT_ONCE]; /* its own statement failed, so it has its result already */
-    uint8_t found[AT_ONCE];  /* the row that was read is the one that was to be stored */
+    uint8_t failed[AT_ONCE]; /* 1: its statement failed by itself, so it has its result already */
+    uint8_t found[AT_ONCE];  /* 1: the row that was read is the one that was to be stored */
 };
 
 static int fail(hf_replace *item, int code, const char *why)
@@ -54,7 +54,7 @@ static void fail_all(struct part *p, int code, const char *why)
         if (!p->failed[i]) fail(p->item[i], code, why);
 }
 
-/* Sends one request of this part. The command is destroyed in every case. */
+/* Sends one command of this part, and destroys it in every case. */
 static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_error *err)
 {
     struct hf__mg_about about = {"replace", p->item[0]->key->text, ambiguous};
@@ -67,7 +67,7 @@ static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_e
 
 /* ---- the write ---- */
 
-/* Appends one statement. Returns 0 if that isn't possible: then the replace has its result. */
+/* Appends one statement. Returns 1; 0: it can't be made, and the replace has its result. */
 static int put(hf_replace *item, bson_t *updates, size_t number)
 {
     const char *why = "out of memory", *at;
@@ -103,7 +103,8 @@ static size_t put_all(struct part *p, hf_replace *item, size_t n, bson_t *comman
     return taken;
 }
 
-/* Notes the statements that failed. E11000 means that the replace was refused: the row is read. */
+/* Gives the replaces whose statements failed their results. E11000 is no failure here: the replace
+   was refused, as if its condition wasn't met. */
 static void note_failed(struct part *p, const bson_t *reply)
 {
     bson_iter_t it, all, one;
@@ -128,7 +129,8 @@ static void note_failed(struct part *p, const bson_t *reply)
     }
 }
 
-/* Sends the replaces of this part. Returns 0 if they were answered. */
+/* Sends the replaces of this part. Returns 0 if there was an answer; else all have their results.
+ */
 static int write_all(struct part *p, bson_t *command)
 {
     hf_error err = {0, 0, ""};
@@ -140,7 +142,7 @@ static int write_all(struct part *p, bson_t *command)
                 BCON_INT64(left_ms > 0 ? left_ms : 1), "}");
     int rc = ask(p, command, HF_UNKNOWN, &reply, &err);
     if (rc) {
-        /* The error's text names the first replace. */
+        /* The error's text names the first key, so that part is left out. */
         const char *why = strstr(err.text, "': ");
         fail_all(p, rc, why ? why + 3 : err.text);
         return rc;
@@ -151,7 +153,7 @@ static int write_all(struct part *p, bson_t *command)
     return 0;
 }
 
-/* ---- what is there then ---- */
+/* ---- reading, if not all rows were stored ---- */
 
 static bson_t *find_all(const struct part *p)
 {
@@ -236,8 +238,8 @@ static void sort_out(struct part *p)
 
 /* ---- all of it ---- */
 
-/* Reads the store's clock. The results are known already, so this takes little longer than the
-   write did. */
+/* Reads the store's clock for the results. They are known already, so this waits for little longer
+   than the write took. */
 static void note_clock(struct part *p, int64_t wrote_us)
 {
     struct hf__mg_about about = {"replace", p->item[0]->key->text, HF_UNAVAILABLE};
@@ -276,7 +278,7 @@ int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     int rc = 0;
     struct part p = {.st = st, .link = hf__links_get_batch(&st->links, n, until_us, &rc, &err)};
     struct hf__mg_link *link = p.link;
-    /* connecting anew took a part of the time: the deadline is later by that */
+    /* The time that connecting took doesn't count: the deadline is later by it. */
     p.until_us = hf__local_us() + patience_us;
     for (size_t at = 0; at < n;) {
         if (link && link->client && hf__local_us() < p.until_us) {

@@ -1,8 +1,8 @@
 /*
  * rows.c - mongodb: a row as a document, and back; see link.h.
  *
- * The fields are those of kit/columns.h; of them `more` and `done` are documents here, and `queue`
- * is an array of documents. They are absent where the row has nothing to put into them.
+ * The fields are those of kit/columns.h. `more` and `done` are documents here, `queue` is an array
+ * of documents. These three are absent if they would be empty.
  */
 #include "addresses.h"
 #include "kit/text.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- there ---- */
+/* ---- row to document ---- */
 
 static void put_value(bson_t *to, const char *name, const json_t *value);
 
@@ -50,7 +50,7 @@ static void put_fields(bson_t *set, const struct hf__fields *f)
 {
     for (int i = 0; i < HF_FIELDS; i++) {
         const char *name = hf__field[i].name;
-        if (i == HF_FIELD_FORMAT) /* small numbers: in the shell they needn't look like Long('2') */
+        if (i == HF_FIELD_FORMAT) /* an int32, which the shell shows as 2 and not as Long('2') */
             bson_append_int32(set, name, -1, (int32_t)f->n[i]);
         else if (hf__field[i].kind == HF_NUMBER)
             bson_append_int64(set, name, -1, f->n[i]);
@@ -70,8 +70,8 @@ int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why)
     if (!rc) {
         bson_append_document_begin(update, "$set", -1, &set);
         put_fields(&set, &f);
-        /* The addresses stand behind the rev, so that each write changes the field: a change stream
-           shows only fields that have changed. */
+        /* The field begins with the rev, so that each write changes it: a change stream shows only
+           fields that have changed. */
         int n = snprintf(text, 24, "%llu ", (unsigned long long)row->rev);
         hf__put_addresses(text + n, row);
         bson_append_utf8(&set, HF_MG_ADDRESSES, -1, text, -1);
@@ -90,9 +90,10 @@ int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why)
     return rc;
 }
 
-/* ---- and back ---- */
+/* ---- document to row ---- */
 
-/* Reads a whole number of any type, because the shell writes doubles. */
+/* Reads a whole number of any numeric type, because the shell writes doubles. Returns 1; 0: it
+   isn't one. */
 static int read_number(const bson_iter_t *it, int64_t *ret)
 {
     switch ((int)bson_iter_type(it)) {
@@ -184,7 +185,7 @@ int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *ro
     if (!rc && (f.got & OURS) != OURS) {
         why = "a document that isn't of Holdfast";
         rc = HF_CORRUPT;
-        f.got = 0; /* the document's format isn't one of ours either */
+        f.got = 0; /* its format, if any, isn't Holdfast's: not for the error */
     }
     if (!rc) rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
     if (rc) hf__fields_refused(by, &f, rc, why, err);
@@ -232,8 +233,8 @@ static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t
     return 0;
 }
 
-/* Does what the functions of `guard mongodb` do: an upsert with a filter on tokens that aren't
-   greater. If the document has a greater token, the upsert fails with E11000. */
+/* Does what the functions of `guard mongodb` do: an upsert of the document if its token isn't
+   greater. If its token is greater, the filter doesn't match, and the insert fails with E11000. */
 int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
                  uint64_t token, const struct hf__mg_about *about, hf_error *err)
 {

@@ -14,11 +14,10 @@ struct hf_store {
     struct hf__links links;
     struct hf__mg_link link[HF_LINKS];
     hf__mg_listener *listener;
-    int plain; /* the server has no $facet, no $$NOW, no projections: asked when the store is
-                  opened */
+    int plain; /* 1: the server doesn't know $facet, $$NOW or projections; found out by `open` */
 };
 
-/* mongodb.c. A batch takes its connection by kit/links.h, and gives it back here. */
+/* mongodb.c. Gives back a connection, also one that was taken for a batch by kit/links.h. */
 void hf__mg_put_link(hf_store *st, struct hf__mg_link *link);
 /* Takes a connection, which is given back by hf__mg_put_link (also if this fails). */
 int hf__mg_get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err);
@@ -26,30 +25,32 @@ int hf__mg_get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err);
    command is destroyed in every case. */
 int hf__mg_request(hf_store *st, struct hf__mg_link *link, bson_t *command,
                    const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
-/* Makes the error of a reply that can't be read. Returns its code. */
+/* Fills in the error for a reply that can't be read. Returns its code. */
 int hf__mg_garbled(const struct hf__mg_about *about, hf_error *err);
-/* Reads the row that a document is. */
+/* Reads the row from a document. Returns 0 or the error. */
 int hf__mg_row_of(const hf_store *st, const bson_t *doc, hf_row *row,
                   const struct hf__mg_about *about, hf_error *err);
-/* Asks for the store's clock by a request of its own. All versions know `hello` by its old name. */
+/* Asks for the store's clock by a separate request: `hello`, by its old name, which all versions
+   know. */
 int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                      int64_t *ret_clock_us, hf_error *err);
-/* Adds the read concern to a command; `one`: the command reads one document. A read shows nothing
-   that may be rolled back and, where that can be asked for, nothing that is out of date. A server
-   by itself has neither problem: it has only one state. */
+/* Adds the read concern to a command; `one`: the command reads one document. With it a read shows
+   nothing that may be rolled back; a read of one document also nothing that is out of date
+   (linearizable). A single server needs none: it has only one state. */
 void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
                              bson_t *command);
 /* Finds the first document in the first batch of a reply. Returns 0 if there is none. */
 int hf__mg_batch(const bson_t *reply, bson_iter_t *ret);
 int hf__mg_document(const bson_iter_t *it, bson_t *ret);
 
-/* change.c. What an event of a change stream tells: the key (NULL: it names none); */
+/* change.c. These read an event of a change stream. Returns the key; NULL: it names none. */
 const char *hf__mg_change_key(const bson_t *event, uint32_t *ret_len);
-/* the party that was granted the key (token 0: none); */
+/* Reads the party that was granted the key; token 0: none. */
 void hf__mg_change_holder(const bson_t *event, hf_party *ret);
-/* whether the change concerns the waiter with this address. */
+/* Returns 1 if the change concerns the waiter with this address. */
 int hf__mg_change_concerns(const bson_t *event, const char *address);
-/* Makes the pipeline that leaves in the events only what these functions read. */
+/* Makes the pipeline of the change stream: it leaves in the events only what these functions read.
+ */
 bson_t *hf__mg_change_pipeline(void);
 
 /* notify.c. Makes a listener. NULL: out of memory. */
@@ -62,8 +63,8 @@ int hf__mg_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);
 
-/* collection.c. Makes the collection if it isn't there (`existing`: refuses that), and refuses one
-   that would drop rows or mix keys up. */
+/* collection.c. Makes the collection if there is none; with `existing`, that is an error instead.
+   Refuses a collection that would drop rows (capped, TTL) or take two keys for one (collation). */
 int hf__mg_prepare_collection(hf_store *st, struct hf__mg_link *link,
                               const struct hf__mg_about *about, int existing, hf_error *err);
 /* Tells `holdfast doctor` of the server, and of how the rows are kept. */

@@ -17,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* STREAM_TYPE is none of libmongoc's own types, whose structures libmongoc would expect. */
+/* STREAM_TYPE: not one of libmongoc's types, because libmongoc casts those to its own structures.
+ */
 enum { STREAM_TYPE = 100, KEEP_IDLE_S = 15, KEEP_INTERVAL_S = 5 };
 
 struct stream {
@@ -25,7 +26,7 @@ struct stream {
     struct hf__mg_link *link;
     struct stream *next, **prev; /* in `all` */
     int fd;                      /* -1: closed */
-    int sys;                     /* errno of the last call */
+    int sys;                     /* the errno of the last call */
 };
 
 /* ---- the streams of this process ---- */
@@ -33,7 +34,7 @@ struct stream {
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *all;
 
-/* A thread holds the mutex while it is inside of the gate, and fork waits for it there. */
+/* No thread held the mutex at the fork: threads take it only inside the fork gate. */
 void hf__mg_streams_forget(void)
 {
     mu = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -71,14 +72,15 @@ static void unlist(struct stream *s)
 
 /* ---- waiting ---- */
 
-/* Returns the local time at which a call with this time limit ends; INT64_MAX: it has no limit. */
+/* Returns the local time at which a call with this time limit (negative: none) has to end, or
+   link->until_us if that is earlier; INT64_MAX: there is no limit. */
 static int64_t end_of(const struct hf__mg_link *link, int32_t timeout_ms)
 {
     int64_t until_us = timeout_ms < 0 ? INT64_MAX : hf__local_us() + timeout_ms * INT64_C(1000);
     return link->until_us && link->until_us < until_us ? link->until_us : until_us;
 }
 
-/* Calls poll until local time until_us, at least once. Returns as poll. */
+/* Calls poll until local time until_us, at least once. Returns what poll returns. */
 static int poll_on(struct pollfd *fds, nfds_t n, int64_t until_us)
 {
     for (;;) {
@@ -118,7 +120,7 @@ static ssize_t failed(struct stream *s, int sys)
     return -1;
 }
 
-/* Moves the buffers on by that many bytes. Returns 0 if nothing is left. */
+/* Advances the buffers by that many bytes. Returns 0 if nothing is left of them. */
 static int move_on(mongoc_iovec_t **iov, size_t *n, size_t by)
 {
     while (*n && by >= (*iov)->iov_len) {
@@ -132,7 +134,7 @@ static int move_on(mongoc_iovec_t **iov, size_t *n, size_t by)
     return 1;
 }
 
-/* Writes all bytes, or fewer if the time is up. */
+/* Writes all bytes, or fewer if the time is over. Returns how many; -1: the stream is broken. */
 static ssize_t st_writev(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, int32_t timeout_ms)
 {
     struct stream *s = (struct stream *)is;
@@ -193,7 +195,7 @@ static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_m
         struct stream *s = (struct stream *)polled[i].stream;
         int64_t end_us = end_of(s->link, timeout_ms);
         if (end_us < until_us) until_us = end_us;
-        if (s->fd < 0) until_us = 0; /* poll ignores it from now on, because it is broken */
+        if (s->fd < 0) until_us = 0; /* a broken stream counts as ready, so this doesn't wait */
         fds[i] = (struct pollfd){s->fd, (short)polled[i].events, 0};
     }
     ready = poll_until(fds, n, until_us);
@@ -259,7 +261,7 @@ static void set_options(int fd)
     const struct {
         int level, name, value;
     } of[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
-              {IPPROTO_TCP, TCP_NODELAY, 1}, /* these fail for a Unix socket */
+              {IPPROTO_TCP, TCP_NODELAY, 1}, /* the options of TCP fail for a Unix socket */
               {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
               {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)

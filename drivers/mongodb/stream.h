@@ -1,9 +1,9 @@
 /*
  * stream.h - mongodb: a connection of a link, as libmongoc reads and writes it.
  *
- * libmongoc's own sockets have a time limit for each call, and names are looked up without any. A
+ * libmongoc's own streams have a time limit for each call only, and none for the lookup of names. A
  * stream of this file never waits beyond link->until_us (local time; 0: no such limit), sets
- * link->broken when it fails, and can be stopped when the program ends.
+ * link->broken when it fails, and can be shut down when the program ends.
  */
 #ifndef HF_MONGODB_STREAM_H
 #define HF_MONGODB_STREAM_H
