@@ -1,9 +1,8 @@
 /*
- * acquire.c - holdfast acquire, renew, enter, release: grants that no process stands behind, for
- * scripts.
+ * acquire.c - holdfast acquire, renew, enter, release: for scripts, with grants that outlive the
+ * process that makes them.
  *
- * The handle isn't closed on success: closing gives back what it holds, and these grants are to
- * outlive this process.
+ * After a success `acquire` doesn't close the handle, because closing would release the grants.
  */
 #include "cli.h"
 
@@ -13,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WRITTEN_MS = 200 }; /* for text that a reader takes */
+enum {
+    WRITTEN_MS = 200
+}; /* how long the text of the grants may take to be written after a signal */
 
 static void print_in_quotes(FILE *to, const char *text)
 {
@@ -49,12 +50,14 @@ static void print_grant_json(FILE *to, const hf_lock *lock)
     free(line);
 }
 
-/* A thread that writes the grants to stdout. It may be left behind. */
+/* What the thread uses that writes the grants to stdout. Static, because that thread may still run
+   when this process ends. */
 static struct {
     char *text;
     size_t n;
     int error;
-    /* begun: the writer has begun, or the thread that waits for it has given up before that. */
+    /* begun: set by whichever comes first: the writer that begins, or the main thread after a
+       signal, which keeps the writer from beginning. */
     _Atomic int begun, written;
 } printed;
 
@@ -66,8 +69,8 @@ static void write_printed(void *arg)
     atomic_store(&printed.written, 1);
 }
 
-/* Returns 1 if, after a signal, text may be printed that fails where it is evaluated. It may not be
-   printed if the grant's text may still follow it, or if there is no reader. */
+/* Returns 1 if the refusal (refusal.c) may be printed after a signal: the grants' text is either
+   written or will never be, and stdout takes text. */
 static int may_refuse(void)
 {
     struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
@@ -75,8 +78,8 @@ static int may_refuse(void)
     return is_next && poll(&out, 1, 0) > 0 && out.revents & POLLOUT;
 }
 
-/* Prints the grants. If a signal comes before, or the reader doesn't take them, the grants are
-   released, because no program knows of them then. */
+/* Prints the grants. If a signal comes before they are printed, or they can't be written, releases
+   them: no program would know of them. Returns the exit status. */
 static int tell(struct got *got, int json, int local)
 {
     static const char gone[] = "what was acquired is given back";
@@ -91,7 +94,7 @@ static int tell(struct got *got, int json, int local)
         return EXIT_INTERNAL;
     }
     int sig = done_or_signal(write_printed, NULL, WRITTEN_MS, &typed);
-    if (sig < 0) { /* a reader that takes nothing blocks it, and no signal interrupts it */
+    if (sig < 0) { /* no thread: writes here, where a full pipe blocks and no signal interrupts */
         write_printed(NULL);
         sig = 0;
     }
@@ -108,7 +111,7 @@ static int acquire(const struct command *self, int argc, char **argv)
 {
     static struct options o;
     static struct got got;
-    static struct want want; /* static: a thread may still look at it */
+    static struct want want; /* static: a thread may still use it */
     hf *store;
     char note[HF_NOTE_CAP];
     unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_JSON;
@@ -139,7 +142,8 @@ int acquire_command(const struct command *self, int argc, char **argv)
     return refused(acquire(self, argc, argv));
 }
 
-/* Opens the store and takes charge of the grant that the operands name. */
+/* Opens the store, and adopts the grant of the key and token in the arguments. Returns 0; or the
+   exit status (-1: help was printed). */
 static int adopt(const struct command *self, unsigned more, int most, int argc, char **argv,
                  struct options *o, hf **ret_store, hf_lock **ret)
 {
@@ -152,7 +156,7 @@ static int adopt(const struct command *self, unsigned more, int most, int argc, 
     status = open_to_change(o->args[0], ret_store);
     if (status) return status;
     if (!hf_adopt(*ret_store, o->args[0], o->token, ret, &err)) return 0;
-    /* Names the subcommand instead of "adopt", which the user didn't ask for. */
+    /* The message names the subcommand instead of "adopt". */
     static const char how[] = "adopt '";
     if (strncmp(err.text, how, sizeof how - 1)) return failed(&err);
     say("%s '%s", self->name, err.text + sizeof how - 1);

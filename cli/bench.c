@@ -1,6 +1,6 @@
 /*
- * bench.c - holdfast bench: what a store costs, beside flock(2) on the same machine in the same
- * run.
+ * bench.c - holdfast bench: how long locks of a store take, compared with flock(2) on the same
+ * machine in the same run.
  */
 #include "cli.h"
 
@@ -18,14 +18,16 @@
 #include <unistd.h>
 
 enum {
-    /* how many samples of each side, in turns, so that a slow phase of the machine shows in both */
+    /* how many samples of each lock; they alternate, so that a slow phase of the machine shows in
+       both */
     ROUNDS = 7,
-    ROUND_US = 60000, /* how long one takes */
-    /* how many pairs are made between two looks at the clock, if a pair is quick */
+    ROUND_US = 60000, /* how long a sample takes */
+    /* how many pairs of acquire and release are made between two readings of the clock, if they are
+       quick */
     CHECK_EVERY = 64,
-    HANDOVERS = 128,       /* at most; and */
-    HANDOVER_US = 1500000, /* for so long at most */
-    SETTLE_US = 500        /* how long the waiter has to join the queue */
+    HANDOVERS = 128,       /* how many handovers are measured at most */
+    HANDOVER_US = 1500000, /* and for how long at most */
+    SETTLE_US = 500        /* how long the waiter has to enter the queue */
 };
 
 /* What is measured: a key of a store, or a file with flock(2). */
@@ -67,7 +69,7 @@ static double pair_ns(struct lockable *l, hf_error *err)
     return (double)(now - began) * 1000 / (double)n;
 }
 
-/* ---- handover: from a release to the moment at which the other process holds ---- */
+/* ---- handovers: from a release to the moment at which the other process holds ---- */
 
 struct exchange {        /* shared by both processes */
     int asks[2];         /* atomic: how often each side has begun to acquire */
@@ -78,9 +80,8 @@ struct exchange {        /* shared by both processes */
     hf_error err;             /* the error of a side that failed; code 0: none did */
 };
 
-/* Waits, while this side holds the key, until the other side is in the queue. That can't be seen
-   from outside, so this waits until the other side has begun to acquire and has had time to join
-   the queue. */
+/* Called while this side holds the key: waits until the other side is probably in the queue. It
+   isn't known for certain: the other side has begun to acquire, and settle_us have passed since. */
 static void await_other(struct exchange *x, int other, int before, int64_t settle_us, int64_t until)
 {
     while (__atomic_load_n(&x->asks[other], __ATOMIC_SEQ_CST) == before && hf__local_us() < until)
@@ -129,7 +130,7 @@ static int open_side(const char *url, const char *path, const char *key, struct 
     return url ? hf_open(*url ? url : NULL, NULL, &ret->store, err) : open_file(path, ret, err);
 }
 
-/* Measures handovers between two children, so that neither side inherits anything of the other. */
+/* Measures handovers between two child processes, each with a handle of its own. */
 static void handovers(const char *url, const char *path, const char *key, int64_t settle_us,
                       struct exchange *x)
 {
@@ -164,9 +165,9 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct figure {               /* the median of the samples, which are sorted */
-    double median, low, high; /* low to high: the middle half of the samples; median < 0: there are
-                                 none */
+struct figure {
+    double median, low, high; /* of the samples; their middle half is from low to high; median < 0:
+                                 there are no samples */
 };
 
 static struct figure figure_of(double *sample, size_t n)
@@ -196,7 +197,7 @@ static void report(const struct options *o, const char *what, struct figure ours
     }
 }
 
-/* Measures both locks in turns, so that both are measured under the same load. */
+/* Measures both locks in alternation, so that both are measured under the same load. */
 static int measure_pairs(const struct options *o, struct lockable *ours, struct lockable *theirs,
                          double *ret_ns)
 {
@@ -255,7 +256,7 @@ int bench_command(const struct command *self, int argc, char **argv)
         say("%s: %s", path, strerror(errno));
         status = EXIT_INTERNAL;
     } else {
-        unlink(path); /* unlinked at once, so that no end of this process leaves the file behind */
+        unlink(path); /* at once, so that the file goes away however this process ends */
         snprintf(unlinked, sizeof unlinked, "/proc/self/fd/%d", fd);
         progress_begin("measuring");
         status = measure(&o, store, unlinked);

@@ -1,9 +1,9 @@
 /*
- * break.c - holdfast break: ends the grant that its token names, and no other.
+ * break.c - holdfast break: ends the grant with a given token.
  */
 #include "cli.h"
 
-/* The grant that was ended: its holder, and whether processes that carry it go on. */
+/* The grant to be ended. `who` describes its holder; `carried`: as is_carried says. */
 struct victim {
     uint64_t token;
     char who[400];
@@ -35,7 +35,7 @@ int break_command(const struct command *self, int argc, char **argv)
     status = open_to_change(o.args[0], &store);
     if (status) return status;
     struct victim v = {.token = o.token};
-    (void)hf_peek(store, o.args[0], find_victim, &v, NULL); /* what isn't known isn't said */
+    (void)hf_peek(store, o.args[0], find_victim, &v, NULL); /* if it fails, no holder is named */
     status = hf_break(store, o.args[0], o.token, &err) ? failed(&err) : 0;
     if (!status && *v.who)
         say("'%s': the grant %llu is over; this stops no process: %s: %s", o.args[0],

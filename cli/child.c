@@ -1,16 +1,17 @@
 /*
- * child.c - a command that holds locks, once it runs (start.c): watching it and the locks together,
- * passing signals on, stopping all of it when a lock is lost.
+ * child.c - watches a command that holds locks, which start.c has started: waits for its end and
+ * for the loss of a lock, passes signals on, and stops the command's processes if a lock is lost.
  *
- * The command stays in our process group, as under flock(1): the terminal, its job control,
- * pipelines and a caller that kills the group find one job, whatever we do. A group of its own
- * would need the terminal handed over, which stops the other members of a pipeline and hides Ctrl-C
- * from a script. What follows from it:
- *   - what the terminal sends goes to the command too: it isn't passed on a second time. What was
- *     sent to us alone is: INT, TERM, HUP, QUIT, TSTP, CONT to the command and those descendants
- * that are in its group, USR1, USR2, WINCH to the command;
- *   - when the command stops (Ctrl-Z) we stop after it, so that the shell sees the job stopped;
- *   - on a lost lock the command's processes are stopped one by one (tree.c).
+ * The command stays in holdfast's process group, as under flock(1). So the terminal, its job
+ * control, pipelines and a caller that kills the group see one job. In a group of its own the
+ * command would need the terminal's foreground, which stops the other members of a pipeline and
+ * hides Ctrl-C from a script. Therefore:
+ *   - The command gets the terminal's signals itself; holdfast doesn't pass them on. It passes on
+ *     what was sent to holdfast alone: INT, TERM, HUP, QUIT, TSTP and CONT to the command and those
+ *     of its descendants that are in its group; USR1, USR2 and WINCH to the command.
+ *   - When the command stops (Ctrl-Z), holdfast stops after it, so that the shell sees a stopped
+ * job.
+ *   - When a lock is lost, the command's processes are stopped one by one (tree.c).
  */
 #include "job.h"
 
@@ -27,13 +28,14 @@
 enum {
     GRACE_US = 5000000, /* from TERM to KILL */
     ARM_US = 20000,     /* no thread is started for a command that ends before this */
-    SETTLE_US = 20000,  /* how long a stop waits: a CONT in this time cancels it */
-    /* how long poll sleeps at most, because poll doesn't count the time of a suspend, but
-       --max-hold does */
+    SETTLE_US = 20000,  /* after a stop of the command holdfast stops so much later, unless a CONT
+                           comes */
+    /* how long poll sleeps at most: --max-hold goes on in a suspend of the machine, but the timeout
+       of poll doesn't */
     SUSPENDED_US = 60000000,
     LOOK_US = 100000,  /* how often to look for processes that are to end */
     BLIND_US = 250000, /* how often to check a lock that has no descriptor */
-    FIXED = 2,         /* the entries for poll: signals, damage; then the locks */
+    FIXED = 2,         /* entries for poll before those of the locks: signals, damage */
     REPORTED = -2      /* in place of the descriptor of a lock whose loss has been reported */
 };
 
@@ -44,17 +46,17 @@ struct watch {
     struct job_end *end;
     struct tree tree;
     enum phase phase;
-    int ended, raw; /* whether the main process has ended, and how (as of waitpid) */
+    int ended, raw; /* 1: the main process has ended; its status as of waitpid */
     int typed_int, armed, stop_sig;
-    int blind;        /* a lock has no descriptor that tells a loss: it is asked now and then */
-    int carries;      /* the hold lasts as long as the command has its descriptor open */
-    int told_to_stop; /* TSTP came since the last CONT */
+    int blind;   /* 1: a lock has no descriptor for its loss: hf_left_ms is called every BLIND_US */
+    int carries; /* 1: the command has the descriptor on which the hold depends */
+    int told_to_stop; /* 1: this process got TSTP since the last CONT */
     int64_t arm_us, stop_us, kill_us, give_up_us;
     nfds_t n_fds;
     struct pollfd fds[FIXED + KEYS_CAP];
 };
 
-/* the job that runs now, for damaged_job */
+/* The job that runs now, for damaged_job. */
 static struct watch *current;
 
 /* ---- stopping ---- */
@@ -66,7 +68,7 @@ static void stop_all(struct watch *w, int at_once)
         w->kill_us = hf__local_us() + (at_once ? 0 : GRACE_US);
         if (!at_once) {
             tree_signal(&w->tree, MAIN_SESSION, SIGTERM);
-            tree_signal(&w->tree, MAIN_SESSION, SIGCONT); /* a stopped one must see it */
+            tree_signal(&w->tree, MAIN_SESSION, SIGCONT); /* so that stopped processes get TERM */
         }
     }
     if (at_once && w->phase == STOPPING) w->kill_us = hf__local_us();
@@ -115,8 +117,8 @@ static void lock_lost(struct watch *w, hf_lock *lock)
     w->end->lost = 1;
 }
 
-/* Stops the command when --max-hold has passed. The locks are still held, and renewed, until the
-   command has ended, so that the next holder doesn't run beside it. */
+/* Stops the command when --max-hold has passed. Until the command has ended, the locks are held and
+   renewed, so that the next holder doesn't run beside it. */
 static void overtime(struct watch *w)
 {
     stop_all(w, w->job->on_lost == ON_LOST_KILL);
@@ -139,7 +141,8 @@ static void arm(struct watch *w)
     w->n_fds = FIXED + w->job->n;
 }
 
-/* Finds lost locks by the clock: after a stop, and for locks without a descriptor. */
+/* Finds lost locks by hf_left_ms: after this process was stopped, and for locks without a
+   descriptor. */
 static void ask_locks(struct watch *w)
 {
     for (size_t i = 0; !w->end->damaged && i < w->job->n; i++)
@@ -159,8 +162,8 @@ static int in_foreground(void)
     return 0;
 }
 
-/* Notes that the main process was stopped. Whether we stop, too, is decided a moment later, because
-   a SIGCONT to the whole group may have reached us first. */
+/* Notes that the main process was stopped. Whether this process stops, too, is decided SETTLE_US
+   later, because a SIGCONT to the whole group may have reached this process first. */
 static void child_stopped(struct watch *w, int sig)
 {
     w->stop_sig = sig;
@@ -172,8 +175,7 @@ static void stop_self(struct watch *w)
     int sig = w->stop_sig;
     w->stop_us = 0;
     if (w->ended || w->phase != RUNNING || tree_state(&w->tree) != 'T') return;
-    /* Only the command was stopped, not the job: no shell would notice that `holdfast` stops, too.
-     */
+    /* Only the command was stopped, not the job: no shell waits for a stop of this process. */
     if (!w->told_to_stop && !in_foreground()) return;
     sigset_t one, before;
     sigemptyset(&one);
@@ -201,7 +203,7 @@ static void reap(struct watch *w)
             damage_kills(0);
         }
     }
-    w->end->kept = pid == 0; /* others are still there */
+    w->end->kept = pid == 0; /* 1: other processes of the command go on */
 }
 
 static void pass_on(struct watch *w, const struct signalfd_siginfo *si)
@@ -211,10 +213,10 @@ static void pass_on(struct watch *w, const struct signalfd_siginfo *si)
     if (sig == SIGINT && typed) w->typed_int = 1;
     if (sig == SIGTSTP) w->told_to_stop = 1;
     if (w->phase != RUNNING && (sig == SIGINT || sig == SIGTERM)) stop_all(w, 1);
-    /* The kernel sends a hangup to the session's leader alone, and other signals of the terminal to
-       the whole group. */
+    /* The terminal's signals reach the whole group, and so the command; but a hangup reaches only
+       the session's leader. */
     if (typed && shares_group && !(sig == SIGHUP && getsid(0) == getpid())) return;
-    /* A "kill 0" inside the command has reached the command already. */
+    /* A signal that the command has sent to its whole group ("kill 0") isn't passed back. */
     if (si->ssi_code == SI_USER && sig != SIGCONT && tree_has(&w->tree, (pid_t)si->ssi_pid)) return;
     if (sig == SIGUSR1 || sig == SIGUSR2 || sig == SIGWINCH) {
         if (!w->ended) kill(w->tree.pid, sig);

@@ -30,12 +30,13 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* With -v, prints the state after this failure, and what to do. */
 void advise(int code);
-/* Prints the reason, and advises. Returns the exit status of the code. */
+/* Prints the error, and calls advise. Returns the exit status of the code. */
 int failed(const hf_error *err);
-/* Flushes and closes stdout. Returns 0, or EXIT_INTERNAL after an error line if output got lost.
-   `state`: what was done nevertheless, for that line. NULL: nothing was done; then a pipe without a
+/* Flushes and closes stdout. Returns 0; or EXIT_INTERNAL if output got lost, which it reports.
+   `state`: what was done all the same, for that message. NULL: nothing was; then a pipe without a
    reader ends this process (end_by_broken_pipe). */
 int finish_output_of(const char *state);
+/* Calls finish_output_of(NULL). */
 int finish_output(void);
 /* Does what finish_output_of does, for a write that failed with this errno. */
 int output_failed(int error, const char *state);
@@ -45,21 +46,21 @@ int write_out(const char *text, size_t n);
 struct command {
     const char *name, *synopsis, *about, *page;
     int (*run)(const struct command *self, int argc, char **argv);
-    int keyed;          /* its first operand is a key */
+    int keyed;          /* 1: its first operand is a key */
     const char *undone; /* the state if the store can't be opened, for messages; NULL: the command
                            only reads */
 };
 
-/* The URL of -S; NULL: that of the environment. Never printed as it is: it may contain a
-   password. */
+/* The store's URL: that of -S, or what find_store has found. Never printed as it is: it may contain
+   a password. */
 extern const char *store_url;
 extern const char *store_owner;  /* the owner of the holds; NULL: random */
 extern const char *command_name; /* the subcommand under way, for messages */
-/* Names the subcommand with its key, once the key is known ("renew 'k'"), and sets its `undone`. */
+/* The subcommand with its key, once that is known ("renew 'k'"), and its `undone`; for messages. */
 extern char command_about[HF_KEY_CAP + 16];
 extern const char *command_undone;
 
-/* ---- options.c: letters and meaning follow flock(1) ---- */
+/* ---- options.c: short options follow flock(1) ---- */
 
 enum takes {                       /* groups of options; a command names those that it takes */
              TAKES_WAIT = 1 << 0,  /* -n -w -E -v -q --owner */
@@ -87,16 +88,17 @@ struct options {
     enum hf_mode mode;
     uint32_t limit;
     enum on_lost on_lost;
-    int busy_status; /* exit status when not obtained */
+    int busy_status; /* the exit status if the key isn't obtained */
     int close_session, at_most_once, all, json, verbose, quiet, no_fork;
-    int no_wait, waits, limited, plain_mode; /* given: -n, -w, --limit, -s or -x */
+    int no_wait, waits, limited, plain_mode; /* 1: -n was given; -w; --limit; -s or -x */
     const char *owner;                       /* NULL: random */
     char **args;                             /* the operands: keys, a prefix, a URL */
     int n_args;
     char **argv; /* the command to run, NULL-terminated; NULL: none */
 };
 
-/* Returns 0; -1: --help was answered; or the exit status, with an error printed. */
+/* Parses a command line. Returns 0; -1: --help was given, and help was printed; or the exit status,
+   with an error printed. */
 int parse_options(const struct command *self, unsigned takes, int argc, char **argv,
                   struct options *ret);
 /* Replaces every character of a secret in the URLs of a text by '*'. Returns 1 if there was one. */
@@ -104,31 +106,32 @@ int wipe_secrets(char *text);
 /* Writes a store's URL without its secrets, which makes it shorter. If the text isn't a URL and may
    have a secret, only its scheme is left. Returns 1 if there was a secret. */
 int wipe_url(char *text);
-/* Reads a time, "500ms", "10s", "1.5h", "7d" or "2", in milliseconds, rounded up. Returns -1 if it
-   is no time, INT64_MAX if it is more than a hundred years. */
+/* Parses a time such as "500ms", "10s", "1.5h", "7d" or "2" (seconds). Returns milliseconds,
+   rounded up; -1: not a time; INT64_MAX: more than a hundred years. */
 int64_t parse_time(const char *text);
 /* Checks the number of operands. Returns 0 or EXIT_USAGE. */
 int want_args(const struct options *o, int least, int most, const char *what);
-/* Stores the URL of an argument, and wipes its secrets in the argument list. */
+/* Takes the store's URL from an argument of -S, and wipes its secrets in the argument list. Returns
+   0 or the exit status. */
 int take_url(char *arg);
-/* Decides which store is used, before store_url is read. Returns 0 or the exit status. */
+/* Sets store_url if -S hasn't. Returns 0 or the exit status. */
 int find_store(void);
-extern const char *store_from; /* returns where the URL comes from, for messages */
-extern int store_told;         /* print which store is used when it is opened */
-extern int store_quiet;        /* don't warn about a password in the arguments */
+extern const char *store_from; /* where the URL comes from, for messages */
+extern int store_told;         /* 1: print which store is used when it is opened */
+extern int store_quiet;        /* 1: don't warn about a password in the arguments */
 /* Opens the store for a command that takes locks. Refuses a store that no other process can open.
    Returns 0 or the exit status. `note` NULL: the library's own note. The limit wait_ms begins here,
-   and bounds how long one request may take. While the store can't be reached, opening it is tried
-   again until the limit, or for 5 s if there is none; with 0, not again. */
+   and bounds how long one request may take. While the store can't be reached, opening is tried
+   again until the limit, or for 5 s if there is no limit; not at all if wait_ms is 0. */
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret);
 /* Opens the store for a command that doesn't wait: makes one attempt. */
 int open_at_once(hf **ret);
-/* Returns 1 if that failure may pass by itself: a server is away, starts up, or has too many
-   clients. An error with an errno is this machine's own, and doesn't pass. */
+/* Returns 1 if this failure may pass by itself: a server can't be reached, is starting, or has too
+   many clients. An error with an errno comes from this machine, and doesn't pass. */
 int may_pass(const hf_error *err);
-/* As open_at_once, for a command that only reads: makes no store. If a store that was named isn't
-   there, that is a failure. If the default store isn't there, it counts as empty: 0, and *ret is
-   NULL. */
+/* Does what open_at_once does, for a command that only reads; makes no store. If a store that was
+   named isn't there, fails. If the default store isn't there, it counts as empty: returns 0, with
+   NULL in *ret. */
 int open_to_look(hf **ret);
 /* Does what open_at_once does, for a command that changes a row; makes no store. If the default
    store doesn't exist, prints that the key isn't held, and returns status 76. */
@@ -137,19 +140,19 @@ int open_to_change(const char *key, hf **ret);
 int store_is_default(void);
 hf_options lock_options(const struct options *o);
 
-/* ---- people.c: what notes say ---- */
+/* ---- people.c: describes holders and waiters ---- */
 
-struct person { /* returns strings that are safe to show on a terminal */
+struct person { /* what a note says; the strings are safe to show on a terminal */
     char host[80], user[80], command[HF_NOTE_CAP];
     long pid; /* 0: unknown */
 };
 void read_note(const char *note, struct person *ret);
-/* Writes the note of a holder that runs argv for this process (or for its caller, if argv is
-   NULL). */
+/* Writes the note for a holder: of this process, which runs argv; or of the program that has called
+   it, if argv is NULL. */
 void write_note(char note[HF_NOTE_CAP], char *const *argv);
 /* Writes a unique owner for this process: "anna@box:1234:" and 16 random digits. */
 void write_owner(char owner[HF_OWNER_CAP]);
-/* Writes an owner for people to read: without the random digits. */
+/* Writes an owner without the random digits of write_owner. */
 void show_owner(const char *owner, char *to, size_t cap);
 /* Returns 1 if the process that the note names has ended, but a process that it started still holds
    the lock. */
@@ -160,12 +163,14 @@ void describe(const hf_party_info *p, char *to, size_t cap);
 void show_time(int64_t us, char *to, size_t cap);
 /* Writes a time span as "1h02m" or "3.5s"; "-": as long as the holder's process lives. */
 void show_left(int64_t ms, char *to, size_t cap);
-/* Sorts and prints the lines that collect_line has collected. */
+/* Lines to be sorted by key. */
 struct lines {
     char **line; /* "KEY\0whole line" */
     size_t n, cap;
 };
+/* Adds a line. Returns 0, or nonzero if there is no memory. */
 int collect_line(struct lines *lines, const char *key, const char *line);
+/* Sorts and prints the lines, and frees them. */
 void print_lines(struct lines *lines);
 
 /* ---- json.c ---- */
@@ -178,35 +183,36 @@ char *json_info(const hf_info *info);
 char *json_damaged(const char *key, const char *why);
 char *json_fields(const char *format, ...);
 
-/* ---- output.c: standard error, which may be stopped ---- */
+/* ---- output.c: writes to standard error without blocking ---- */
 
-/* Queues the text, and writes as much as the descriptor takes at once. `unless`: for a line that is
-   replaced later: it isn't queued if *unless is set, or if older text couldn't be written.
-   Returns 1 if the text is queued or written. Any thread may call this. */
+/* Queues the text for a thread that writes it, and waits for that only while the descriptor takes
+   text. `unless`: for a line on the terminal that is replaced later: the line isn't queued if
+   *unless is set, or if older text isn't written yet. Returns 1 if the text was queued or written.
+   Any thread may call this. */
 int output_add(const char *text, size_t n, const int *unless);
 /* Sets *stopped. When this returns, no output_add with it as `unless` is running. */
 void output_stop(int *stopped);
-/* Waits a moment for queued text to be written, before this process ends. */
+/* Waits up to 300 ms for queued text to be written, before this process ends. */
 void output_end(void);
 /* Starts a thread that gets no signals. Returns 0 or -1. */
 int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
 
-/* ---- ending.c: giving back and closing in limited time ---- */
+/* ---- ending.c: releases locks and closes the store in limited time ---- */
 
 enum {
-    LOST_END_MS = 800,    /* the time for everything that is left to do when a lock was lost */
-    IDLE_CLOSE_MS = 2000, /* the time for closing a store in which nothing is held */
-    GIVE_BACK_MS = 7000   /* the time for a release: a little longer than its requests may take */
+    LOST_END_MS = 800,    /* for all that is left to do after a lock was lost */
+    IDLE_CLOSE_MS = 2000, /* for closing a handle that holds no lock */
+    GIVE_BACK_MS = 7000 /* for the release of the locks: a little more than its requests may take */
 };
-/* Runs `body` in a thread. Returns 1: it is done; 0: it still runs, and the caller may only call
-   leave_now. */
+/* Runs `body` in a thread, and waits for it. Returns 1: it is done; 0: it still runs after
+   limit_ms, and the caller may only call leave_now. */
 int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
 /* Runs `body` in a thread until it is done or an end signal comes. Call block_signals before.
    Returns: 0: it is done; -1: no thread could be started, and nothing was done; otherwise the
    signal. If `body` still runs then, it gets more_ms more; after that the caller may only call
    leave_now. */
 int done_or_signal(void (*body)(void *arg), void *arg, int64_t more_ms, int *ret_typed);
-/* Ends this process at once, whatever its threads do. */
+/* Ends this process at once, although threads may still run. */
 void leave_now(int status) __attribute__((noreturn));
 /* Closes the store. If that takes too long, ends this process with the status. */
 void close_within(hf *store, int64_t limit_ms, int status);
@@ -219,26 +225,32 @@ enum { LIMIT_END_MS = 1000 };
 void limit_begin(int64_t wait_ms);
 /* Returns what is left of the limit; HF_FOREVER: there is no limit. */
 int64_t limit_left_ms(void);
-/* Sets the time at which this process ends at the latest, unless an earlier one is set. */
+/* This process's end: the time at which it ends at the latest. Sets it to `ms` from now, unless it
+   is earlier already. */
 void limit_end_in(int64_t ms);
+/* Removes the end. */
 void limit_no_end(void);
-/* Returns the time left until this process ends at the latest; INT64_MAX: no end is set. */
+/* Returns the time left until the end; INT64_MAX: no end is set. */
 int64_t limit_end_left_ms(void);
-/* Returns a timeout for poll (-1: none) that is no longer than the time until that end. */
+/* Returns a timeout for poll: most_ms (-1: none), or the time until the end if that is less. */
 int limit_poll_ms(int most_ms);
-/* Runs `body` in a thread until that end at most. Returns 1 if it is done; 0: the caller may only
-   call leave_now. */
+/* Runs `body` in a thread, and waits for it until the end. Returns 1 if it is done; 0: the caller
+   may only call leave_now. */
 int done_by_end(void (*body)(void *arg), void *arg);
 
-/* ---- live.c: the line on a terminal that comes and goes ---- */
+/* ---- live.c: the live line, one line on the terminal that is replaced and removed again ---- */
 
+/* Returns 1 if stderr is a terminal, and this process is in its foreground. */
 int live_possible(void);
 /* Returns how many columns of a terminal the UTF-8 text takes. */
 size_t columns_of(const char *text);
-/* Shows the line on the terminal, unless *unless is set (NULL: in any case); see output_stop. */
+/* Shows the live line, in place of the one before, unless *unless is set (NULL: in any case); see
+   output_stop. */
 void live_show(const int *unless, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Removes the live line. */
 void live_erase(void);
-/* Prints on the terminal what takes long, from one second on and until progress_end. */
+/* Shows in the live line what takes long, after a second, until progress_end. progress_count adds a
+   number to it. */
 void progress_begin(const char *what);
 void progress_count(uint64_t n);
 void progress_end(void);
@@ -251,7 +263,7 @@ struct want {
     hf_options options;
     int once;
     int64_t keep_ms;
-    const char *note; /* by this id our place in the queue is found */
+    const char *note; /* of the request: finds its place in the queue */
     int verbose, quiet, busy_status;
     int64_t max_hold_ms; /* 0: none; counts from the first grant */
 };
@@ -265,90 +277,93 @@ struct got {
 };
 /* Returns the local time at which --max-hold passes for the locks in `got`; INT64_MAX: never. */
 int64_t max_hold_ends_us(const struct want *want, const struct got *got);
-/* Gets all locks. Returns 0; -1: nothing is held, the reason was printed, and ret->status is the
-   exit status. */
+/* Acquires all locks, or none. Returns 0; -1: no lock is held, the reason was printed, and
+   ret->status is the exit status. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
-/* Releases locks under which nothing was run, as far as the store answers before the end
-   (limit.c). */
+/* Releases locks under which no command was run, until the end (limit.c) at most. */
 void give_up_all(struct got *got);
 
 /* ---- waiting.c: the holders in the way ---- */
 
 struct looking {
-    const char *note; /* ours */
+    const char *note; /* of this process's request */
     char holder[400], since[40];
     int64_t left_ms;                /* of the holder's lease */
-    size_t holders, waiters, place; /* the place of our request in the queue, from 1; 0: it isn't
-                                       there */
-    int own;                        /* the holder is a `holdfast run` that this process runs
-                                       under */
+    size_t holders, waiters, place; /* place: of this process's request in the queue, from 1; 0: it
+                                       isn't there */
+    int own;                        /* 1: the holder is a `holdfast run` under which this process
+                                       runs */
 };
-/* Returns the first key that another holder has (and in whose queue this process waits, if the
-   store shows that). */
+/* Fills *ret for the first of the keys that is held by another (if the store shows in which queue
+   this process waits: for that key). Returns the key; NULL: none is. */
 const char *find_busy(hf *store, const struct want *want, struct looking *ret);
-/* Writes the mark that follows the tokens of this owner in HOLDFAST_OUTER. */
+/* Writes the mark of an owner, a hash that follows the tokens of this owner in HOLDFAST_OUTER. */
 void owner_mark(const char *owner, char *to, size_t cap);
-/* Shows a line on the terminal that names the holder, until waiting_line_end. `want` must live
-   until waiting_line_join. */
+/* Shows the holder in the live line, by a thread that reads the store, until waiting_line_end.
+   `want` must live until waiting_line_join. */
 void waiting_line_begin(hf *store, const struct want *want);
-void waiting_line_end(void);  /* removes the line at once; its thread may still be looking at the
-                                 store */
-void waiting_line_join(void); /* waits for its thread; called before the store is closed */
+/* Removes the line at once. The thread may still wait for the store. */
+void waiting_line_end(void);
+/* Waits for the end of the thread. Called before the store is closed. */
+void waiting_line_join(void);
 
 /* ---- signals.c ---- */
 
-/* Makes a write to a pipe without a reader, or beyond the limit of a file's size (ulimit -f), fail
-   instead of ending this process. The command that is run gets the former behaviour back:
-   restore_signals. */
+/* Ignores SIGPIPE and SIGXFSZ: a write to a pipe without a reader, or beyond the limit of a file's
+   size (ulimit -f), fails instead of ending this process. restore_signals undoes that for the
+   command that is run. */
 void let_writes_fail(void);
-/* Ends this process as a broken pipe ends others. Returns if SIGPIPE was ignored from the start. */
+/* Ends this process by SIGPIPE. Returns if SIGPIPE was ignored when this process began. */
 void end_by_broken_pipe(void);
 /* Blocks INT, TERM, HUP and QUIT (unless they are ignored), so that they can be read. */
 void block_signals(void);
 /* Blocks these four, the signals that are passed on to a running command, and SIGCHLD. */
 void block_job_signals(void);
-/* Restores the signals as they were at the start of this process, for a command that is executed
-   next; also after vfork. */
+/* Restores the signals as they were when this process began, for a command that is executed next.
+   May be called after vfork. */
 void restore_signals(void);
 /* Unblocks the signals, so that they end this process again. */
 void unblock_signals(void);
 /* Returns a descriptor from which the blocked signals are read; -1: there is none. */
 int signals_fd(void);
-/* Returns the number of a pending signal of the four; 0: none. *ret_typed: 1 if it came from the
-   terminal. */
+/* Returns the number of a pending signal of the four, and removes it; 0: none. *ret_typed: 1 if the
+   terminal has sent it (Ctrl-C). */
 int pending_end_signal(int *ret_typed);
 /* Waits for one of the four until until_us (local), after block_job_signals. Returns: its number,
    with *ret_typed as above; 0: none came, or a child changed first. */
 int await_end_signal(int64_t until_us, int *ret_typed);
-/* Ends this process by the signal after a Ctrl-C: the calling shell must see that, or its script
-   goes on. Otherwise returns 128+n. */
+/* If the signal came from the terminal (`typed`), ends this process by it: a shell that sees
+   another end goes on with its script. Otherwise returns the exit status 128 + sig. */
 int end_by_signal(int sig, int typed);
 
-/* ---- refusal.c: `acquire` prints text that fails where it is evaluated ---- */
+/* ---- refusal.c: what `acquire` prints instead of a grant: text that fails if it is evaluated ----
+ */
 
-/* Makes each end of this process print the refusal, even an end by a signal, until refuse_end. The
+/* Makes this process print the refusal when it ends, even by a signal, until refuse_end. The
    refusal is JSON if --json is among the arguments. */
 void refuse_begin(int argc, char *const *argv);
-void refuse_end(void); /* ends that: there is a grant to print, or `help` was printed */
-/* Call these around text that is printed instead of a grant (help, the version). Where such text is
-   evaluated it fails, too, and nothing of it is run. */
+/* Ends that: from here on a grant is printed, or help was. */
+void refuse_end(void);
+/* Call these around text that is printed instead of a grant (help, the version). A shell that
+   evaluates such text runs nothing of it, and the evaluation fails. */
 void answer_begin(void);
 void answer_end(void);
-/* Prints the refusal now, once. Async-signal-safe. */
+/* Prints the refusal now, unless it was printed. Async-signal-safe. */
 void refuse(int status);
-/* Prints the refusal at the end of the command, with the last message as the reason. Returns the
-   status. */
+/* Does what refuse does; JSON has the last message as the reason, too. Returns the status. */
 int refused(int status);
+/* Notes a message as the reason. */
 void refuse_reason(const char *text);
 
 /* ---- damage.c: a store that is truncated while it is mapped ---- */
 
 /*
- * Handles SIGBUS, which a truncated store raises. After damage_return(), in the main thread: it
- * jumps back there, where damage_return() returns 1. In another thread: it makes damage_fd()
- * readable, and the main thread must call damage_seen() within 3 s, and no more of the library.
- * Before damage_return(), or after the 3 s: kills the process of damage_kills(), and exits with
- * EXIT_DAMAGED.
+ * Installs a handler of SIGBUS, which access to a truncated store raises. Once damage_return() was
+ * called:
+ *   - In the main thread the handler jumps back to damage_return(), which then returns 1.
+ *   - In another thread it makes damage_fd() readable. The main thread must call damage_seen()
+ * within 3 s, and must not call the library any more. Before that, or after the 3 s, the handler
+ * kills the process of damage_kills(), and exits with EXIT_DAMAGED.
  */
 void watch_for_damage(void);
 #define damage_return() sigsetjmp(*damage_jump(), 0)

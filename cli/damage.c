@@ -1,9 +1,10 @@
 /*
- * damage.c - a store that is truncated while it is mapped is noticed, not died of.
+ * damage.c - handles the truncation of a mapped store, so that it doesn't kill this process.
  *
- * The library reads and writes a `file:` store in memory; where the file has been cut off, that
- * raises SIGBUS in whatever thread comes by. Nothing of the library can be used after that: the
- * thread may have held a mutex. So the main thread jumps out of it, stops the command and leaves.
+ * The library accesses a `file:` store as mapped memory. If the file was truncated, an access
+ * beyond its end raises SIGBUS in any thread. The library can't be used after that, because the
+ * thread may have held a mutex. So the main thread jumps out of the library, stops the command and
+ * exits.
  */
 #include "cli.h"
 
@@ -26,7 +27,7 @@ static void give_up(void)
     refuse(EXIT_DAMAGED);
     struct pollfd fd = {STDERR_FILENO, POLLOUT, 0};
     ssize_t n = poll(&fd, 1, 0) > 0 ? write(STDERR_FILENO, why, sizeof why - 1) : 0;
-    (void)n; /* nobody listens; the status tells */
+    (void)n; /* without a reader the exit status has to suffice */
     _exit(EXIT_DAMAGED);
 }
 
@@ -38,7 +39,7 @@ static void on_bus(int sig)
     if (pthread_equal(pthread_self(), main_thread)) siglongjmp(jump, 1);
     uint64_t one = 1;
     if (told_fd < 0 || write(told_fd, &one, sizeof one) < 0) give_up();
-    /* The main thread may be asleep on a mutex that this thread holds. */
+    /* The main thread may never see it, if it sleeps on a mutex that this thread holds. */
     for (int waited = 0; !seen; waited += LOOK_MS) {
         if (waited >= PATIENCE_MS) give_up();
         poll(NULL, 0, LOOK_MS);

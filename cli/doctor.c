@@ -1,10 +1,10 @@
 /*
- * doctor.c - holdfast doctor: proves a store before it is trusted.
+ * doctor.c - holdfast doctor: checks whether locks are safe on a store.
  *
- * First what the driver itself sees of its settings, then the conformance suite, which races real
- * writers on keys of its own; at the end, in words, what a store of this kind promises and what
- * not. It makes no store, and leaves nothing in one: where the space of deleted rows stays a
- * store's, the suite runs on another one beside it, which is removed again.
+ * It lets the driver inspect the store's settings, then runs the conformance suite, which races
+ * real writers on keys of its own, and at the end prints what a store of this kind promises and
+ * what it doesn't. It makes no store, and leaves nothing in one. If a store keeps the space of
+ * deleted rows, the suite runs on a scratch store beside it, which is removed again.
  */
 #include "cli.h"
 
@@ -28,7 +28,7 @@ struct examining {
     const struct options *o;
     int bad, done, refused, absent;
     hf_caps caps;  /* of the store */
-    char why[512]; /* the first that is bad */
+    char why[512]; /* the reason of the first failed check */
 };
 
 /* Prints the result of a check. `why`: what is wrong; NULL: it passed. */
@@ -52,7 +52,7 @@ static void tell(struct examining *e, const char *text, const char *why)
     live_show(NULL, "examining: %d checks done", e->done);
 }
 
-/* Prints the result for a setting; the text says what is wrong with it, if anything is. */
+/* Prints the result for a setting. If `ok` is 0, the text says what is wrong with it. */
 static void tell_setting(void *arg, int ok, const char *text) { tell(arg, text, ok ? NULL : text); }
 
 static void tell_promise(void *arg, const char *promise, const char *why)
@@ -64,7 +64,7 @@ static void tell_promise(void *arg, const char *promise, const char *why)
 
 static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
 
-/* Prints what this kind of store promises if all checks have passed. */
+/* Prints what this kind of store promises, after all checks have passed. */
 static void say_promises(const hf_driver *drv, const hf_caps *caps, const hf_url *url)
 {
     char line[160];
@@ -119,7 +119,7 @@ static int read_one(void *arg, const hf_rowkey *key, hf_row *row)
     return 0;
 }
 
-/* Reads all rows of this store, if the trial is made on another one beside it. */
+/* Reads all rows of the store in question, if the trial runs on a scratch store. */
 static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_error *err)
 {
     struct reading r = {0, 0};
@@ -171,15 +171,14 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 
 /* ---- the trial, and what is left of it ---- */
 
-/* In memory that this process and the janitor share. */
+/* A run of the suite, in memory that this process and the janitor share. */
 struct trial {
     const hf_driver *drv;
     hf_url url;
     char prefix[HF_CONFORM_PREFIX_CAP];
     int scratch_rc; /* the result of the driver's `scratch`, with its error */
     hf_error scratch_error;
-    int beside;     /* the trial is made on a store beside the one in question, which is removed
-                       again */
+    int beside;     /* 1: `url` names a scratch store, which is removed at the end */
     int janitor_fd; /* the pipe by which the janitor learns that all other processes have ended */
     pid_t janitor;  /* -1: there is none */
 };
@@ -198,9 +197,10 @@ static int remove_all(const struct trial *t, hf_error *err)
     return hf__conform_sweep(t->drv, &t->url, t->prefix, err);
 }
 
-/* Starts the janitor: a process that removes what the trial has written, however the doctor ends.
-   It waits until the doctor and all its writers are gone, because each of them has the pipe open.
-   It also makes the store beside, so that there is no moment at which that could be left behind. */
+/* Runs the janitor: a process that removes what the trial has written, however the doctor ends. It
+   first makes the scratch store, so that it knows of it in any case. Then it waits until the pipe
+   `fd` is closed: until the doctor and all its writers, each of which has the pipe open, have
+   ended. */
 static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd)
 {
     static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -224,7 +224,8 @@ static void janitor_main(struct trial *t, const hf_url *url, int fd, int made_fd
     _exit(0);
 }
 
-/* Waits until the janitor has made the store beside, or failed to. */
+/* Starts the janitor, and waits until it has made the scratch store, or failed to. Returns 0 or the
+   error. */
 static int start_janitor(struct trial *t, const hf_url *url, hf_error *err)
 {
     int fd[2], made[2];
@@ -266,8 +267,7 @@ static void dismiss_janitor(struct trial *t, int nothing_is_left)
     while (waitpid(t->janitor, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-/* Prepares the trial, on the store of the URL or on one of its kind beside it. Signals are blocked
-   meanwhile.
+/* Prepares the trial, on the store of the URL or on a scratch store. Signals are blocked meanwhile.
    Returns: 0: `t` names the store, and has a janitor; 1: the store can't be tried, and the reason
    was printed; negative: an error. */
 static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_error *err)
@@ -288,8 +288,8 @@ static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_e
     return 0;
 }
 
-/* Makes the store beside, once: a writer that is still alive when that store is removed must not
-   make it again. */
+/* Makes the scratch store by opening it, and lets later openings make none: a writer that still
+   runs when the store is removed must not make it again. */
 static void make_beside(struct trial *t)
 {
     hf_store *st;
@@ -299,7 +299,7 @@ static void make_beside(struct trial *t)
     t->url.existing = !rc; /* a failure is ignored: the trial tries again, and reports it */
 }
 
-/* Races writers. Returns 0 or the exit status. */
+/* Runs the conformance suite. Returns 0 or the exit status. */
 static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     hf_error err;

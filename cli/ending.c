@@ -1,13 +1,13 @@
 /*
- * ending.c - giving back and closing in limited time, and printing until a signal.
+ * ending.c - runs a function in a thread, for a limited time or until a signal.
  *
- * A store that stays mute, or a name server that does, may keep a request for longer than this
- * process should live: its command has ended, and somebody waits for the status. So on a store that
- * may block the last requests are made by a thread of its own. If they aren't answered in time the
- * process ends without; what it leaves at the store ends by its lease.
+ * If the store or a name server doesn't answer, a request may take longer than this process should
+ * live: its command has ended, and the caller waits for the status. So on a store that may block a
+ * thread makes the last requests. If they aren't answered in time, the process ends without the
+ * answer, and its grants end by their leases.
  *
- * A terminal whose output is stopped, and a full pipe, block a write without an end. So a thread
- * prints what a signal may cut short.
+ * A write to a full pipe, or to a terminal whose output is stopped, blocks for ever. So a thread
+ * makes writes that a signal has to be able to end.
  */
 #include "cli.h"
 
@@ -51,7 +51,7 @@ static void end(struct body *b)
     free(b);
 }
 
-/* Waits for the thread. Returns 1 if it has ended; otherwise it is left behind, with its memory. */
+/* Waits for the thread. Returns 1 if it has ended; 0: it still runs, and its memory isn't freed. */
 static int ends_within(struct body *b, int64_t limit_ms)
 {
     int64_t until_us = hf__local_us() + limit_ms * 1000, left_us;

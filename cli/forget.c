@@ -1,5 +1,5 @@
 /*
- * forget.c - holdfast forget: removes the mark of an event that is done, so that it may run again.
+ * forget.c - holdfast forget: removes the marker of an event that is done: it may run again.
  */
 #include "cli.h"
 

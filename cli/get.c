@@ -1,6 +1,6 @@
 /*
- * get.c - from options to locks: at once where no other holder is in the way, else by waiting in a
- * thread of its own, so that a signal ends the wait and a terminal names the holder.
+ * get.c - acquires the locks of a command: by one attempt, or by waiting. A thread of the library
+ * waits, so that the main thread can handle signals, and show the holder on a terminal.
  */
 #include "job.h"
 
@@ -16,13 +16,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-struct waiting { /* for one key */
+struct waiting { /* the wait for one key */
     hf_lock *lock;
     hf_error err;
     int code, done_fd;
 };
 
-/* Tries once. */
+/* Makes one attempt to acquire all locks. Returns as hf_acquire_all with wait_ms 0. */
 static int try(hf *store, const struct want *want, struct got *ret, hf_error *err)
 {
     hf_options o = want->options;
@@ -36,7 +36,8 @@ static int try(hf *store, const struct want *want, struct got *ret, hf_error *er
     return hf_acquire_all(store, (const char *const *)want->keys, want->n, &o, ret->locks, err);
 }
 
-/* What a thread uses that may be left behind if the store doesn't answer: therefore static. */
+/* What the thread of an attempt uses. Static, because that thread may still run when this process
+   ends. */
 static struct asking {
     hf *store;
     const struct want *want;
@@ -61,8 +62,8 @@ static void look_body(void *arg)
 
 static void release_body(void *arg) { release_all(arg); }
 
-/* Prints that the store hasn't answered in time, so that it may have granted the key, or may grant
-   it later. */
+/* Prints that the store hasn't answered in time, and may have granted the key, or may grant it
+   later. */
 static void say_unknown(const char *key)
 {
     waiting_line_end();
@@ -77,7 +78,7 @@ static void leave_unknown(const char *key)
     leave_now(hf_code_exit_status(HF_UNKNOWN));
 }
 
-/* Tries once. A server has two seconds to answer, or until the end of the limit. */
+/* Makes one attempt. A server has two seconds to answer, or until the limit if that is earlier. */
 static int try_in_time(hf *store, const struct want *want, struct got *ret, hf_error *err)
 {
     enum { QUICK_MS = 2000 };
@@ -100,7 +101,7 @@ static void acquired(void *arg, int code, hf_lock *lock, const hf_error *err)
     while (write(w->done_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
-/* ---- not obtained ---- */
+/* ---- reasons for which no lock is obtained ---- */
 
 int64_t max_hold_ends_us(const struct want *want, const struct got *got)
 {
@@ -151,8 +152,8 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
     return without(got, want->busy_status);
 }
 
-/* Refuses to wait without a limit for a key that a `holdfast run` around this one holds: that would
-   never end. */
+/* Refuses to wait without a limit for a key that an outer `holdfast run` holds, under which this
+   process runs: the wait would never end. */
 static int waits_for_itself(hf *store, const struct want *want, struct got *got)
 {
     struct looking l = {0};
@@ -168,8 +169,9 @@ static int waits_for_itself(hf *store, const struct want *want, struct got *got)
 
 enum { DAMAGED = -1, MUTE = -2 };
 
-/* Waits until the library reports a result (0) or a signal comes (its number). Also ends if the
-   store is damaged, or hasn't answered by the end of the limit. */
+/* Waits for the end of the wait for a key. Returns 0: the library has reported a result; the number
+   of a signal that came first; DAMAGED: the store is damaged; MUTE: the store hasn't answered by
+   the end (limit.c). */
 static int wait_for(const struct waiting *w, hf *store, const struct want *want, int *ret_typed)
 {
     struct pollfd fds[3] = {
@@ -177,7 +179,7 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
     int sig = 0;
     waiting_line_begin(store, want);
     while (!sig) {
-        int mute = !limit_end_left_ms(); /* a grant that has come by then still counts */
+        int mute = !limit_end_left_ms(); /* read before poll: a grant that came in time counts */
         int n = poll(fds, 3, limit_poll_ms(fds[1].fd < 0 ? 250 : -1));
         if (fds[1].fd < 0) sig = pending_end_signal(ret_typed);
         if (n > 0 && fds[0].revents) break;
@@ -197,7 +199,7 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
 struct ending_wait {
     hf_wait *wait;
     const struct waiting *w;
-    int code; /* 0, or the request or its grant may still be in the store: see `err` */
+    int code; /* nonzero: the request or its grant may still be in the store: see `err` */
     hf_error err;
 };
 
@@ -210,12 +212,12 @@ static void end_wait(void *arg)
     e->code = e->w->code == HF_UNKNOWN ? HF_UNKNOWN : hf__give_up(e->w->lock, &e->err);
 }
 
-/* Ends the wait after a signal. This process ends soon, whatever the store answers. */
+/* Ends the wait after a signal, by the end (limit.c) at the latest. */
 static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, int sig, int typed,
                        struct got *got)
 {
     static struct ending_wait e;
-    /* A second signal ends this process at once, while a server doesn't answer. */
+    /* From here on a second signal ends this process at once. */
     refuse(128 + sig);
     unblock_signals();
     e = (struct ending_wait){.wait = wait, .w = w};
@@ -232,7 +234,7 @@ static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, 
 static int wait_for_key(hf *store, const struct want *want, const char *key, int64_t wait_ms,
                         struct got *got, hf_lock **ret)
 {
-    /* static: a library thread that uses it may be left behind if the store is damaged */
+    /* static: a thread of the library may still use it after damage_return() */
     static struct waiting w;
     hf_options o = want->options;
     hf_wait *wait;

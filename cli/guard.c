@@ -1,5 +1,5 @@
 /*
- * guard.c - holdfast guard: prints what makes a database refuse a stale or foreign writer.
+ * guard.c - holdfast guard: prints a guard, which makes a database refuse writes without a grant.
  */
 #include "cli.h"
 
@@ -77,7 +77,7 @@ static void help(const struct command *self)
     printf("\nman holdfast-%s says more.\n", self->page);
 }
 
-/* Reads the options. Returns 0, -1 (--help was answered), or the exit status. The operands begin at
+/* Reads the options. Returns 0; -1: help was printed; or the exit status. The operands begin at
    argv[optind]. */
 static int take_options(const struct command *self, int argc, char **argv,
                         struct guard_options *ret, unsigned *ret_given)
