@@ -31,8 +31,8 @@ void hf__fs_name(const struct hf__fs_place *place, const char *key, char ret[HF_
 int hf__fs_is_path(const struct hf__fs_place *place, const char *key);
 /* Writes the key as a document's ID. Different keys have different IDs. */
 void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP]);
-/* Of the keys with the prefix, those that are paths lie below one document: writes the name of the
-   deepest such document. */
+/* Writes the name of the deepest document that is above all keys with the prefix which are paths.
+ */
 void hf__fs_above(const struct hf__fs_place *place, const char *prefix, char ret[HF_FS_NAME_CAP]);
 
 #endif

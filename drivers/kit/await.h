@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Waits for the descriptors until the local time until_us. Returns how many of them are ready; 0:
-   the time is up, and it wasn't looked whether any is; -1: errno says why poll failed. */
+   the time is over, and the descriptors were not checked; -1: poll failed, with errno. */
 static inline int hf__wait_until(struct pollfd *fds, nfds_t n, int64_t until_us)
 {
     for (;;) {
@@ -33,7 +33,7 @@ static inline void hf__wake(int wake_fd)
 {
     const uint64_t one = 1;
     ssize_t n = write(wake_fd, &one, sizeof one);
-    (void)n; /* a descriptor that can't take it is ready already */
+    (void)n; /* a full eventfd can't be written to, but is ready already */
 }
 
 /* Returns 1 if hf__wake was called since the last call. */

@@ -34,7 +34,7 @@ static int is_reserved(const char *owner, size_t len)
     return len == strlen(HF_OWNER_ENDED) && !memcmp(owner, HF_OWNER_ENDED, len);
 }
 
-/* Returns the numbers of the first holder that `more` has. */
+/* Returns those numbers of the first holder that are put into `more`; the others are 0. */
 static void numbers_in_more(const hf_row *row, int64_t ret[HF_PARTY_FIELDS])
 {
     hf__party_to_numbers(&row->party[0], ret);
@@ -66,7 +66,8 @@ static int put_more(const hf_row *row, json_t **ret)
 
 static const char bad_more[] = "more is not what is to be said of a holder";
 
-/* Returns 1 if this version knows the member. An unknown one may change what a hold means. */
+/* Returns 1 if this version knows the member of `more`. A row with an unknown member is refused,
+   because it may change what a hold means. */
 static int is_known_in_more(const char *name)
 {
     for (int i = 0; i < HF_PARTY_FIELDS; i++)
@@ -284,8 +285,8 @@ static const char *read_holder(const struct hf__fields *f, hf_row *row)
     return NULL;
 }
 
-/* Turns JSON texts into trees; "" is none. Two members of one name are refused: a guard may read
-   the first one and the driver the last. */
+/* Turns JSON texts into trees; "" becomes no tree. Refuses two members of one name, because a guard
+   may read the first and the driver the last. */
 static int parse_json(struct hf__fields *f, const char **ret_why)
 {
     static const char *const why[HF_FIELDS] = {[HF_FIELD_MORE] = bad_more,
@@ -302,7 +303,8 @@ static int parse_json(struct hf__fields *f, const char **ret_why)
     return 0;
 }
 
-/* Returns HF_NOMEM if there was no memory for a tree, which would look empty; otherwise 0. */
+/* Returns HF_NOMEM if hf__got_json was called without a tree, for lack of memory: the field would
+   look empty. Otherwise 0. */
 static int has_trees(const struct hf__fields *f)
 {
     for (int i = 0; i < HF_FIELDS; i++)
@@ -329,7 +331,8 @@ static int read_row(const struct hf__fields *f, hf_row *row, const char **ret_wh
         *ret_why = "`more` describes a holder, but there is none";
     else if (!*ret_why &&
              !hf__read_id(f->text[HF_FIELD_REQUEST], f->len[HF_FIELD_REQUEST], row->last_id))
-        memset(row->last_id, 0, sizeof row->last_id); /* freed by hand, say */
+        memset(row->last_id, 0,
+               sizeof row->last_id); /* it isn't known, e.g. after a freeing by hand */
     if (*ret_why) return HF_CORRUPT;
     if (row->n_holders) rc = read_more(f->json[HF_FIELD_MORE], row, ret_why);
     if (!rc) {

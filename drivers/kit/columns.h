@@ -2,9 +2,8 @@
  * columns.h - a row as named fields, format 2: columns of a table, fields of a hash or a document.
  * doc/row.md is the specification. Compiled into each module that uses it.
  *
- * With its key a plain exclusive hold has eleven fields. Of HF_FIELDS these are the numbers and the
- * texts, and `more`, which is empty then. `more`, `queue` and `done` hold JSON and are empty unless
- * they are needed.
+ * A plain exclusive hold has eleven fields: its key, and those of HF_FIELDS that are numbers or
+ * texts. `more`, `queue` and `done` are JSON, and are empty unless they are needed.
  *
  * To write a row, a store that keeps JSON as text (SQL, Redis) asks for HF_JSON_TEXT:
  *
@@ -15,23 +14,23 @@
  *         else write(hf__field[i].name, f.text[i], f.len[i]);          "" if it is empty
  *     hf__free_fields(&f);
  *
- * A store of documents asks for HF_JSON_TREE. f.json[i] is then what `more`, `queue` or `done` is
- * (an object, an array, an object), or NULL: the field isn't written, and one that an earlier write
- * has left must go. The JSON consists of objects, arrays, texts and whole numbers of 64 bits
- * (keep_until_us may be INT64_MAX), so one recursive function turns any of it into the store's own
- * values, and another one back.
+ * A store of documents asks for HF_JSON_TREE. f.json[i] is then the value of `more` (an object),
+ * `queue` (an array) or `done` (an object). NULL: the field isn't written, and if an earlier write
+ * has left one, it must be removed. The JSON consists of objects, arrays, texts and whole numbers
+ * of 64 bits (keep_until_us may be INT64_MAX). So one recursive function can turn all of it into
+ * the store's own values, and another one can turn it back.
  *
- * To read a row, begin with `struct hf__fields f = HF_NO_FIELDS`, tell it each field that is there
- * by hf__got_number, hf__got_text, hf__got_json, or hf__got_other if its type is wrong; then
+ * To read a row, begin with `struct hf__fields f = HF_NO_FIELDS`. For each field that is there,
+ * call hf__got_number, hf__got_text or hf__got_json; hf__got_other if its type is wrong. Then
  *
  *     rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
  *     if (rc) rc = hf__fields_refused(&where, &f, rc, why, err);
  *     hf__free_fields(&f);
  *
- * hf__read_fields knows which fields may be missing (`more`, `queue`, `done`), refuses a row of
- * another format, and checks the whole row. hf__fields_refused makes the message of the error, the
- * same on all stores; hf__format_refused is for a store that sees at open that it is of format 1.
- * Texts are borrowed: from the row until it changes, or from the store's reply.
+ * hf__read_fields accepts that `more`, `queue` or `done` is missing, refuses a row of another
+ * format, and checks the whole row. hf__fields_refused makes the message of the error, the same on
+ * all stores. hf__format_refused is for a store whose table, as `open` finds, has format 1. Texts
+ * are borrowed: from the row until it changes, or from the store's reply.
  *
  * Thread safety: any thread, each with rows and fields of its own. Times are in microseconds, by
  * the store's clock; lease_ms is in milliseconds.
@@ -74,13 +73,14 @@ extern const struct hf__field_type {
 } hf__field[HF_FIELDS];
 
 struct hf__fields {
-    int64_t n[HF_FIELDS];        /* of the numbers */
+    int64_t n[HF_FIELDS];        /* the values of numbers */
     const char *text[HF_FIELDS]; /* texts, and JSON as text; borrowed */
-    size_t len[HF_FIELDS];       /* the lengths of these */
-    json_t *json[HF_FIELDS];     /* of JSON; NULL: empty */
-    unsigned got, wrong;         /* of a row that is read: a bit for each field that was found */
-    char request[33];      /* of a row that is written: what text[HF_FIELD_REQUEST] points to */
-    char *made[HF_FIELDS]; /* the texts that hf__put_fields has allocated */
+    size_t len[HF_FIELDS];       /* the lengths of `text` */
+    json_t *json[HF_FIELDS];     /* JSON as trees; NULL: empty */
+    unsigned got, wrong;         /* of a row that is read: a bit for each field that was found; that
+                                    has another type */
+    char request[33];            /* of a row that is written: text[HF_FIELD_REQUEST] points to it */
+    char *made[HF_FIELDS];       /* the texts that hf__put_fields has allocated */
 };
 #define HF_NO_FIELDS \
     {                \
@@ -90,7 +90,7 @@ struct hf__fields {
 enum hf__json_as { HF_JSON_TEXT, HF_JSON_TREE };
 
 /*
- * Turns a row into fields, of which hf__free_fields frees what they own. Call that in every case.
+ * Turns a row into fields. The caller frees them by hf__free_fields, even if this fails.
  *
  * Returns:
  *   0
@@ -135,9 +135,8 @@ int hf__field_of(const char *name);
  */
 int hf__read_fields(struct hf__fields *f, enum hf__json_as as, hf_row *row, const char **ret_why);
 
-/* Returns the result of a write that the server has answered, if its row was read with `rc`.
-   Without memory for the row that is UNKNOWN, because HF_NOMEM would mean that nothing was
-   written. */
+/* Returns the result of a write that the server has carried out, if reading the row in its reply
+   has returned `rc`: HF_UNKNOWN instead of HF_NOMEM, which would mean that nothing was written. */
 static inline int hf__done_but(int rc, hf_error *err)
 {
     if (rc != HF_NOMEM) return rc;
@@ -145,15 +144,15 @@ static inline int hf__done_but(int rc, hf_error *err)
     return HF_UNKNOWN;
 }
 
-/* Where the row was read, for messages, and the command with which a person empties such a store:
-   "DROP TABLE x". */
+/* For messages about a row: the driver's name, the verb, the key, and the command with which a
+   person empties the store, such as "DROP TABLE x". */
 struct hf__row_reader {
     const char *store, *what, *key, *empty;
 };
-/* Sets the error of a row that hf__read_fields has refused with `rc`. Returns rc. */
+/* Fills in the error for a row that hf__read_fields has refused with `rc`. Returns rc. */
 int hf__fields_refused(const struct hf__row_reader *where, const struct hf__fields *f, int rc,
                        const char *why, hf_error *err);
-/* Sets the error of a store whose rows have another format. Returns HF_CORRUPT. */
+/* Fills in the error for a store whose rows have another format. Returns HF_CORRUPT. */
 int hf__format_refused(const struct hf__row_reader *where, int64_t format, hf_error *err);
 
 #endif

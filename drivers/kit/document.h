@@ -1,6 +1,6 @@
 /*
- * document.h - a row as one JSON object: for stores that keep documents or files. The members are
- * the fields of doc/row.md, without the key. Compiled into each module that uses it.
+ * document.h - a row as one JSON object, for stores of documents or files. Its members are the
+ * fields of doc/row.md, without the key. Compiled into each module that uses it.
  *
  * Thread safety: any thread, each with rows and objects of its own.
  */

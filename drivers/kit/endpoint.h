@@ -1,5 +1,6 @@
 /*
- * endpoint.h - where a connection goes: one socket address. Compiled into each module that uses it.
+ * endpoint.h - a socket address to which a connection is made. Compiled into each module that uses
+ * it.
  *
  * Thread safety: any thread. Nothing is allocated.
  */
@@ -11,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The length of a reason, and of an endpoint as a text. */
+/* Room for the reason of an error, and for an endpoint as a text. */
 enum { HF_KIT_WHY = 200, HF_ENDPOINT_TEXT = 112 };
 
 struct hf__endpoint {

@@ -11,14 +11,14 @@ enum { FORK_MS = 1000 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* signalled when a fork is over, and when a thread leaves */
-static unsigned inside;        /* threads */
+static unsigned inside;        /* how many threads are inside the gate */
 static int forks;
-static unsigned forks_inside; /* 1: the thread that forks is inside, too */
-/* The threads inside that a fork has waited for in vain. Each of them entered in an earlier
-   round. */
+static unsigned forks_inside; /* 1: the thread that forks was inside itself */
+/* given_up: how many of the threads inside a fork has waited for in vain. Each such fork ends a
+   round, and these threads have entered in an earlier round than round_now. */
 static unsigned given_up, round_now;
 
-static __thread unsigned depth;      /* begins without their end */
+static __thread unsigned depth;      /* how many calls of hf__gate_begin this thread hasn't ended */
 static __thread unsigned is_inside;  /* 1: this thread is counted in `inside` */
 static __thread unsigned round_then; /* round_now when it entered */
 
@@ -42,7 +42,8 @@ static void leave(void)
 
 /* ---- forks ---- */
 
-/* The mutex is kept until fork returns. A thread may fork while it is inside itself. */
+/* Waits until no other thread is inside, for FORK_MS at most. Keeps the mutex until fork has
+   returned. The thread that forks may be inside itself. */
 static void before_fork(void)
 {
     int64_t until_us = hf__local_us() + FORK_MS * INT64_C(1000);
@@ -66,7 +67,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&mu);
 }
 
-/* The child has none of its parent's threads. */
+/* Resets the counts in the child, which has none of its parent's other threads. */
 static void in_child(void)
 {
     inside = given_up = 0;
@@ -76,7 +77,7 @@ static void in_child(void)
 
 static void watch_forks(void)
 {
-    static int watches; /* a child that was made within pthread_once calls this again */
+    static int watches; /* a child that was forked during the pthread_once calls this again */
     if (watches) return;
     watches = 1;
     hf__thread_condition(&changed);

@@ -23,7 +23,7 @@ int hf__hosts_add(struct hf__hosts *to, const char *host, size_t len, const char
 /* Reads url->host, a list of up to 16 hosts: a, a:1, [::1], [::1]:1. A host without a port has
    `port`; an empty list is 127.0.0.1. Returns 1; 0: the text is no such list. */
 int hf__hosts_read(struct hf__hosts *to, const hf_url *url, int port);
-/* Makes the hosts targets for hf__dial_begin; `to` is borrowed. */
+/* Makes targets for hf__dial_begin of the hosts. Their texts belong to *hosts. */
 void hf__hosts_targets(const struct hf__hosts *hosts, struct hf__dial_target to[HF_DIAL_TARGETS]);
 
 #endif

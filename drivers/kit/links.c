@@ -1,5 +1,5 @@
 /*
- * links.c - which connection of a store carries a request. See links.h.
+ * links.c - chooses the connection of a store for a request. See links.h.
  */
 #include "links.h"
 
@@ -19,8 +19,8 @@ void hf__links_close(struct hf__links *links)
     hf__pool_close(&links->batch);
 }
 
-/* Connects the link with this number, which the caller has reserved. A number below 0: no link was
-   free in time. */
+/* Connects the link with this number, which the caller has taken from a pool (negative: none was
+   free in time). Returns the link; NULL, with the error. */
 static void *connected(struct hf__links *links, int number, int64_t until_us, int *ret_code,
                        hf_error *err)
 {

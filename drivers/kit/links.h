@@ -1,6 +1,6 @@
 /*
- * links.h - the connections of one store to its server: which of them carries a request. Compiled
- * into each module that uses it.
+ * links.h - the connections of one store to its server, and the choice of one for each request.
+ * Compiled into each module that uses it.
  *
  * The connections are the driver's: an array of HF_LINKS of them. The first HF_POOL_LINKS carry
  * single requests. The others carry the batches of replace_many, so that no batch waits for single
@@ -21,9 +21,8 @@ enum { HF_LINKS = 2 * HF_POOL_LINKS };
 /* What a driver does with one of its connections. `link` is an element of the array. */
 struct hf__link_kind {
     const char *store; /* the driver's name, for messages */
-    size_t size;       /* of one element */
-    size_t small;      /* a batch with at most this number of replaces is a small one; 0: no batch
-                          is */
+    size_t size;       /* the size of an element of the array */
+    size_t small;      /* a batch of at most so many replaces is small; 0: none is */
     /* Closes the link if its connection is broken. Returns 1 if it is connected. */
     int (*usable)(void *link);
     /* Connects the link until the local time until_us (hf__local_us). Returns 0, or the error. */
@@ -40,7 +39,7 @@ struct hf__links {
 /* Sets up the links; `array` has HF_LINKS elements, none of them connected. */
 void hf__links_open(struct hf__links *links, const struct hf__link_kind *kind, hf_store *st,
                     void *array);
-/* Ends the links, when no request is under way. The driver closes its connections itself. */
+/* Frees the pools. No request may be under way. The driver closes its connections itself. */
 void hf__links_close(struct hf__links *links);
 /*
  * Takes a connection for one request: waits for a free one, and connects it, until until_us at
@@ -50,8 +49,8 @@ void hf__links_close(struct hf__links *links);
 void *hf__links_get(struct hf__links *links, int64_t until_us, int *ret_code, hf_error *err);
 /*
  * Takes a connection for a batch of n replaces. Connecting may take until hf__pool_connect_until.
- * The error is never HF_UNSUPPORTED: the server could be used when the store was opened, and
- * another one may have taken its place.
+ * Otherwise as hf__links_get, but the code is never HF_UNSUPPORTED: the store worked when it was
+ * opened, so a server that can't be a store now may be replaced again.
  */
 void *hf__links_get_batch(struct hf__links *links, size_t n, int64_t until_us, int *ret_code,
                           hf_error *err);

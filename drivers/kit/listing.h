@@ -1,8 +1,8 @@
 /*
- * listing.h - what a scan of all rows with a prefix keeps, whatever its pages are made of. Compiled
- * into each module that uses it.
+ * listing.h - the state of a scan of all rows with a prefix, which is the same for all drivers.
+ * Compiled into each module that uses it.
  *
- * Thread safety: one thread. Nothing is allocated, but by what is read into `row`.
+ * Thread safety: one thread. Only `row` allocates memory.
  */
 #ifndef HF_KIT_LISTING_H
 #define HF_KIT_LISTING_H
@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-/* Set up by hf__listing_begin; at the end the row is to be cleared. */
+/* hf__listing_begin sets it up; the caller clears `row` at the end. */
 struct hf__listing {
     const char *prefix;
     int (*see)(void *arg, const hf_rowkey *, hf_row *);
     void *arg;
     int64_t *ret_clock_us;
-    hf_row row; /* the key that was read last */
+    hf_row row; /* the row that was read last */
     int stop;   /* `see` wants no more */
 };
 
@@ -39,8 +39,8 @@ static inline int hf__listing_has(const struct hf__listing *l, const char *key)
     return !strncmp(key, l->prefix, strlen(l->prefix));
 }
 
-/* Shows what was read of a key, with the result `rc`: a row, or that it is damaged. Returns rc; 0
-   if only this row is damaged. */
+/* Shows l->row, whose reading has returned `rc`: the row if there is one, NULL if it is damaged.
+   Returns rc, but 0 for HF_CORRUPT, because the scan goes on. */
 static inline int hf__listing_show(struct hf__listing *l, const hf_rowkey *key, int rc)
 {
     if (rc == HF_CORRUPT || (!rc && l->row.rev)) l->stop = l->see(l->arg, key, rc ? NULL : &l->row);

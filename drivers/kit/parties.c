@@ -40,7 +40,7 @@ void hf__party_from_numbers(hf_party *p, const int64_t n[HF_PARTY_FIELDS])
     p->wakeup = (uint8_t)n[HF_PARTY_WAKEUP];
 }
 
-/* ---- there ---- */
+/* ---- parties to JSON ---- */
 
 static int set_text(json_t *to, const char *name, const char *text, size_t len)
 {
@@ -75,7 +75,7 @@ json_t *hf__parties_to_json(const hf_party *p, uint32_t n)
     return all;
 }
 
-/* ---- and back ---- */
+/* ---- JSON to parties ---- */
 
 int hf__party_get_number(const json_t *object, enum hf__party_field which, int64_t *ret)
 {

@@ -1,6 +1,6 @@
 /*
- * parties.h - holders and waiters as JSON objects: what the fields `more` and `queue` of a row
- * hold. See doc/row.md. Compiled into each module that uses it.
+ * parties.h - holders and waiters as JSON objects, as they stand in the fields `more` and `queue`
+ * of a row. See doc/row.md. Compiled into each module that uses it.
  *
  * Thread safety: any thread, each with rows and JSON of its own. New JSON and new texts are the
  * caller's: json_decref, free.
@@ -29,12 +29,12 @@ enum hf__party_field {
 struct hf__party_range {
     const char *name;
     int64_t least, most;
-    int in_more; /* 1: the first holder's number stands in `more`, because no field has it */
+    int in_more; /* 1: the first holder's number is in `more`, because there is no field for it */
 };
 extern const struct hf__party_range hf__party_range[HF_PARTY_FIELDS];
 
-/* The first one reads a party's numbers, the second one sets them. The party's id and texts stay as
-   they are. */
+/* hf__party_to_numbers reads a party's numbers, hf__party_from_numbers sets them. The party's id
+   and texts stay as they are. */
 void hf__party_to_numbers(const hf_party *p, int64_t ret[HF_PARTY_FIELDS]);
 void hf__party_from_numbers(hf_party *p, const int64_t n[HF_PARTY_FIELDS]);
 /* Reads the member `which` of an object; a missing one is 0. Returns 1; 0: it isn't a whole number
@@ -46,9 +46,9 @@ int hf__get_text(const json_t *object, const char *name, char *to, size_t cap, s
 
 /* Returns the n parties as a new JSON array; NULL: there is no memory, or a text isn't UTF-8. */
 json_t *hf__parties_to_json(const hf_party *p, uint32_t n);
-/* Appends the parties of a JSON array (NULL: none) to the row behind the `at` parties that it
-   counts. The caller counts the new ones. Returns 0 and their number; HF_NOMEM; HF_CORRUPT: the
-   JSON is no such list. */
+/* Writes the parties of a JSON array (NULL: none) into row->party[], from index `at` on. *ret_n is
+   their number, which the caller adds to n_holders or n_queue. Returns 0; HF_NOMEM; HF_CORRUPT: the
+   JSON is no list of parties. */
 int hf__parties_from_json(const json_t *array, hf_row *row, uint32_t at, uint32_t *ret_n);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * reply_head.h - is the header of a reply over HTTP whole? For drivers that use libcurl.
+ * reply_head.h - checks that the header of an HTTP reply is whole. For drivers that use libcurl.
  *
- * libcurl reports success if the connection is closed behind the status line and before the line
- * that tells the body's length: the body then seems to end with the connection. Such a reply has a
- * status and no body. A driver that goes by the status alone would misread it: HTTP 400, for
- * example, is a refused precondition as well as an invalid request.
+ * libcurl reports success if the connection is closed after the status line and before the line
+ * with the body's length: then the body seems to end with the connection. Such a reply has a status
+ * and no body. A driver that reads only the status would misunderstand it: HTTP 400, for example,
+ * means a refused precondition or an invalid request.
  *
  * Thread safety: any thread.
  */

@@ -19,19 +19,19 @@
 
 /* ---- jobs ---- */
 
-/* One getaddrinfo that runs or has run. Owned by its thread and by each lookup that joined it. All
-   but the names is protected by `mu`. */
+/* One call of getaddrinfo, which runs or has returned. Its helper thread and each lookup that
+   joined it own it together (`owners`). `mu` protects all members but the names. */
 struct job {
     struct job *next; /* in `running` */
     char *host, *port;
     int owners, done;
-    int event; /* readable from `done` on */
+    int event; /* an eventfd, readable once `done` is set */
     int failure, sys;
     struct addrinfo *found;
 };
 
 struct hf__lookup {
-    struct job *job; /* NULL: no thread was needed, and the endpoints stand below */
+    struct job *job; /* NULL: no thread was needed, and `to` has the endpoints */
     struct hf__endpoint to[HF_ENDPOINTS];
     size_t n;
 };
@@ -40,7 +40,8 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct job *running;
 static unsigned n_running;
 
-/* The child of a fork forgets its parent's jobs, because their threads don't exist in it. */
+/* The fork handlers: the child of a fork forgets its parent's jobs, because their threads don't
+   exist in it. */
 static void before_fork(void) { pthread_mutex_lock(&mu); }
 static void in_parent(void) { pthread_mutex_unlock(&mu); }
 static void in_child(void)
@@ -51,7 +52,7 @@ static void in_child(void)
 }
 static void watch_forks(void) { pthread_atfork(before_fork, in_parent, in_child); }
 
-/* Gives up one ownership; under the mutex. */
+/* Gives up one ownership of the job; the last owner frees it. The caller holds the mutex. */
 static void drop(struct job *job)
 {
     if (--job->owners) return;
@@ -86,7 +87,7 @@ static void *look_up(void *arg)
 {
     struct job *job = arg;
     struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    /* getaddrinfo's sockets must stay above 2, where the program doesn't print */
+    /* getaddrinfo's sockets must not be 0, 1 or 2, because the program may print there */
     unsigned held = hf__low_hold();
     int failure = getaddrinfo(job->host, job->port, &want, &found), sys = errno;
     hf__low_free(held);
@@ -107,7 +108,8 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* Starts a thread for the job, which blocks all signals. Returns 0 or an errno. Under the mutex. */
+/* Starts the job's thread, which blocks all signals. Returns 0 or an errno. The caller holds the
+   mutex. */
 static int run(struct job *job)
 {
     pthread_t thread;
@@ -129,7 +131,8 @@ static int run(struct job *job)
     return 0;
 }
 
-/* Finds the running job of this name and port, or starts a new one. Under the mutex. */
+/* Joins the running job of this name and port, or starts a new one. Returns 0 or the code, with the
+   reason. The caller holds the mutex. */
 static int join_or_run(const char *host, const char *port, struct job **ret, char why[HF_KIT_WHY])
 {
     struct job *job = find_running(host, port);
@@ -156,7 +159,7 @@ static int join_or_run(const char *host, const char *port, struct job **ret, cha
 
 /* ---- lookups ---- */
 
-/* Returns the first address of one family, from `a` on. */
+/* Returns the first address, from `a` on, that is of the family (`same`) or of another one. */
 static const struct addrinfo *of_family(const struct addrinfo *a, int family, int same)
 {
     while (a && ((a->ai_family == family) != same ||
@@ -165,7 +168,7 @@ static const struct addrinfo *of_family(const struct addrinfo *a, int family, in
     return a;
 }
 
-/* Copies the endpoints, the two families in turn. */
+/* Copies the endpoints, with the two families in turn. Returns their number. */
 static size_t in_turn(const struct addrinfo *found, struct hf__endpoint to[HF_ENDPOINTS])
 {
     if (!found) return 0;

@@ -1,12 +1,11 @@
 /*
- * resolve.h - host names to endpoints, with a deadline. Compiled into each module that uses it.
+ * resolve.h - looks up host names, with a deadline. Compiled into each module that uses it.
  *
- * A name is looked up by a helper thread, because getaddrinfo takes as long as the name servers
- * take: 10 seconds or more if they are mute. A caller that stops waiting leaves the thread to
- * itself. The thread ends when getaddrinfo returns. Until then further lookups of the same name and
- * port join it, and no more than HF_LOOKUPS run at a time, so abandoned threads don't pile up. The
- * module (or the library with this driver in it) must stay loaded meanwhile: it is linked with
- * -z nodelete.
+ * A helper thread looks up a name, because getaddrinfo has no deadline: with mute name servers it
+ * takes 10 seconds or more. If the caller stops waiting, the thread goes on until getaddrinfo
+ * returns. Until then further lookups of the same name and port use the same thread, and at most
+ * HF_LOOKUPS threads run, so abandoned threads don't pile up. The module (or the library that the
+ * driver is built into) must stay loaded meanwhile: it is linked with -z nodelete.
  *
  * A numeric address and a path need no thread.
  *
@@ -39,17 +38,18 @@ int hf__lookup_start(const char *host, const char *port, struct hf__lookup **ret
 int hf__lookup_fd(const struct hf__lookup *l);
 /*
  * Reads the answer, if it is there. Never waits.
- * Returns: 0 and the endpoints, *ret_n of them, the families in turn (RFC 8305, section 4), the one
- * that the system prefers first; HF_LOOKUP_PENDING; HF_UNAVAILABLE or HF_NOMEM: the lookup failed,
- * `why` says how.
+ * Returns: 0, with *ret_n endpoints: IPv4 and IPv6 in turn (RFC 8305, section 4), beginning with
+ * the family that the system prefers; HF_LOOKUP_PENDING; HF_UNAVAILABLE or HF_NOMEM: the lookup
+ * failed, with the reason in `why`.
  */
 int hf__lookup_take(struct hf__lookup *l, struct hf__endpoint to[HF_ENDPOINTS], size_t *ret_n,
                     char why[HF_KIT_WHY]);
 /* Ends a lookup, and frees it. A helper thread that still runs frees the rest. `l` may be NULL. */
 void hf__lookup_end(struct hf__lookup *l);
 
-/* Does a whole lookup: waits until the local time until_us (hf__local_us) at most. Returns as
-   hf__lookup_start and hf__lookup_take; also HF_UNAVAILABLE if there is no answer in time. */
+/* Makes a whole lookup: waits for the answer until the local time until_us (hf__local_us) at most.
+   Returns what hf__lookup_start and hf__lookup_take return; HF_UNAVAILABLE also if there is no
+   answer in time. */
 int hf__resolve(const char *host, const char *port, int64_t until_us,
                 struct hf__endpoint to[HF_ENDPOINTS], size_t *ret_n, char why[HF_KIT_WHY]);
 

@@ -22,7 +22,7 @@ static int grow_channels(struct hf__sub *sub)
 {
     size_t n = sub->channel_buckets ? sub->channel_buckets * 4 : FEWEST;
     struct hf__sub_channel **more = calloc(n, sizeof(struct hf__sub_channel *));
-    if (!more) return sub->channel_buckets ? 0 : HF_NOMEM; /* longer chains, nothing worse */
+    if (!more) return sub->channel_buckets ? 0 : HF_NOMEM; /* an old table does, with long chains */
     for (size_t i = 0; i < sub->channel_buckets; i++)
         for (struct hf__sub_channel *c = sub->channel[i], *next; c; c = next) {
             next = c->chain;
@@ -111,7 +111,7 @@ struct hf__sub_channel *hf__sub_next_change(struct hf__sub *sub)
     sub->changed = c->changed_next;
     c->changed = 0;
     if (c->users) return c;
-    /* the channel was left before the server was asked for it */
+    /* the last key has left the channel before the server was asked to subscribe */
     if (c->spare_prev) leave_spare(sub, c);
     struct hf__sub_channel **at = &sub->channel[c->hash & (sub->channel_buckets - 1)];
     while (*at != c) at = &(*at)->chain;
@@ -181,7 +181,7 @@ static struct hf__sub_key *add_key(struct hf__sub *sub, const hf_rowkey *key)
     k->chain = *at;
     *at = k;
     sub->n_keys++;
-    sub->n_apart++; /* wanted, and without a channel still */
+    sub->n_apart++; /* the key is wanted from now on, and has no channel yet */
     return k;
 }
 
@@ -230,7 +230,7 @@ void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k)
     size_t wanted = sub->n_keys - sub->n_idle;
     for (struct hf__sub_key *first; sub->n_idle > wanted + SPARE_KEYS;) {
         first = sub->idle;
-        if (first->has_event || first->pinned) break; /* the key is in another list, too */
+        if (first->has_event || first->pinned) break; /* another list still has the key */
         drop_key(sub, first);
     }
 }
@@ -277,7 +277,7 @@ struct hf__sub_key *hf__sub_want(struct hf__sub *sub, const hf_rowkey *key, cons
     return k;
 }
 
-/* ---- what came ---- */
+/* ---- events ---- */
 
 void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k)
 {

@@ -1,16 +1,17 @@
 /*
- * subscriber.h - the keys to which a handle has subscribed, the channels at which the server
- * notifies it of them, and the events that came. Compiled into each module that uses it.
+ * subscriber.h - the keys to which a handle has subscribed, the channels on which the server
+ * notifies it, and the events that came. Compiled into each module that uses it.
  *
- * Keys and channels are found by hash: what happens to one key costs the same however many others
- * there are. Many keys can share a channel. A driver without channels gives no name for them.
+ * Keys and channels are found by hash, so an operation on one key costs the same however many there
+ * are. Many keys can share a channel. A driver without channels gives no names of channels.
  *
- * A key outlives its subscription for a while: a handle that waits for it again soon needs no
- * request for that, and a holder is notified of it meanwhile. Such a key is idle. Idle keys are
- * kept up to the number of wanted ones and 64 more.
+ * After hf__sub_unwant a key is kept for a while: it is idle. If the handle waits for it again
+ * soon, no request to the server is needed; and a holder is notified of the key meanwhile. There
+ * are at most 64 more idle keys than wanted ones.
  *
- * Thread safety: hf__sub_unsubscribe and hf__sub_next_event take the mutex `mu`. If more than one
- * thread uses the subscriber, the other functions are called with it, but for open and free.
+ * Thread safety: hf__sub_unsubscribe and hf__sub_next_event take the mutex `mu`. If several threads
+ * use the subscriber, they hold the mutex while they call the other functions, but for open and
+ * free.
  */
 #ifndef HF_KIT_SUBSCRIBER_H
 #define HF_KIT_SUBSCRIBER_H
@@ -25,14 +26,13 @@ struct hf__sub_channel {
     struct hf__sub_channel *chain, *changed_next;
     struct hf__sub_channel *spare_next, **spare_prev; /* NULL: it isn't spare */
     char *name;
-    size_t len, users; /* keys of which it notifies */
+    size_t len, users; /* users: how many keys use the channel */
     uint64_t hash;
-    uint8_t subscribed; /* whether the server was asked for it */
-    uint8_t changed;    /* it is in the list of channels that the server is to be asked for, or to
-                           drop */
+    uint8_t subscribed; /* 1: the server was asked to subscribe the handle to it */
+    uint8_t changed;    /* 1: it is in the list of channels to subscribe to, or to leave */
 };
 
-/* A driver's own structure may begin with it: hf__sub.key_size. */
+/* A key. A driver's own structure for a key may begin with this: hf__sub.key_size. */
 struct hf__sub_key {
     struct hf__sub_key *chain, *event_next;
     struct hf__sub_key *idle_next, **idle_prev; /* NULL: it is wanted */
@@ -40,11 +40,12 @@ struct hf__sub_key {
     char *text;
     uint32_t len;
     uint64_t hash;
-    uint8_t has_event;      /* it is in the list of keys with events */
-    uint8_t pinned;         /* set by the driver: the key isn't dropped now */
-    uint8_t in_line;        /* the waiting request stands in the row's queue */
-    uint8_t named, who[16]; /* the request that waits for the key, or waited last; if `named` */
-    char *payload;          /* the last one */
+    uint8_t has_event;      /* 1: it is in the list of keys with events */
+    uint8_t pinned;         /* set by the driver; 1: the key must not be dropped now */
+    uint8_t in_line;        /* 1: the request that waits is in the row's queue */
+    uint8_t named, who[16]; /* if `named`: the id of the request that waits for the key, or did so
+                               last */
+    char *payload;          /* what the last notification said */
     size_t payload_len;     /* 0: there is none */
 };
 
@@ -52,20 +53,21 @@ struct hf__sub {
     pthread_mutex_t mu;
     size_t key_size;
     void (*forget)(struct hf__sub_key *k);
-    size_t spare_channels; /* set by the driver: how many channels without keys stay subscribed */
+    size_t spare_channels; /* set by the driver: to how many channels without keys the handle stays
+                              subscribed */
     struct hf__sub_key **key;
     struct hf__sub_channel **channel;
     size_t key_buckets, channel_buckets, n_keys, n_idle, n_channels, n_spare;
-    size_t n_apart;                       /* wanted keys without a channel */
-    struct hf__sub_key *idle, **idle_end; /* the first one has been idle for longest */
+    size_t n_apart;                       /* how many wanted keys have no channel */
+    struct hf__sub_key *idle, **idle_end; /* the list of idle keys, the longest idle first */
     struct hf__sub_channel *spare, **spare_end;
     struct hf__sub_key *event, **event_end;
     struct hf__sub_channel *changed;
-    int any_event; /* of any key */
+    int any_event; /* 1: the next event is about all keys */
 };
 
-/* Makes a subscriber without keys. key_size: of the driver's own structure of a key; 0: it has
-   none. `forget` frees what is in that structure; or NULL. */
+/* Makes a subscriber without keys. key_size: the size of the driver's own structure of a key; 0: it
+   has none. `forget` frees what that structure owns; may be NULL. */
 void hf__sub_open(struct hf__sub *sub, size_t key_size, void (*forget)(struct hf__sub_key *k));
 void hf__sub_free(struct hf__sub *sub);
 
@@ -89,7 +91,7 @@ struct hf__sub_key *hf__sub_want(struct hf__sub *sub, const hf_rowkey *key, cons
                                  size_t len, int *ret_same);
 /* Makes the key idle. Other keys that have been idle for long may be dropped. */
 void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k);
-/* Does the same if the key is known. Takes the mutex. */
+/* Finds the key and makes it idle, if it is known. Takes the mutex. */
 void hf__sub_unsubscribe(struct hf__sub *sub, const hf_rowkey *key);
 
 /* Notes an event of the key. */
@@ -97,20 +99,20 @@ void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k);
 /* Notes that there may be events of any key, or that some were lost: on a new connection, for
    example. */
 static inline void hf__sub_put_any(struct hf__sub *sub) { sub->any_event = 1; }
-/* Returns the next event, as next_event of hf_notify_ops: each key once, in the order of the
+/* Takes the next event, as next_event of hf_notify_ops does: each key once, in the order of the
    events. Takes the mutex. */
 int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret);
 
-/* Copies the payload of the last event. If the payload is longer than `most`, or there is no memory
-   for it, the key is left without a payload. */
+/* Keeps a copy of the payload of the key's last notification. If it is longer than `most`, or
+   memory runs out, the key has no payload. */
 void hf__sub_put_payload(struct hf__sub_key *k, const char *payload, size_t len, size_t most);
 
-/* Takes the next channel out of the list of those that the server is to be asked for, or to drop;
-   NULL: there is none. The caller frees a channel that has no users. */
+/* Takes the next channel out of the list of those to subscribe to, or to leave (no users). NULL:
+   there is none. The caller frees a channel without users. */
 struct hf__sub_channel *hf__sub_next_change(struct hf__sub *sub);
 void hf__sub_channel_free(struct hf__sub_channel *c);
-/* Notes that the connection is gone: the server has no channels, and payloads may be out of
-   date. */
+/* Notes that the connection is gone: the handle has to subscribe to all channels again, and
+   payloads may be out of date. */
 void hf__sub_disconnected(struct hf__sub *sub);
 
 #endif

@@ -35,7 +35,7 @@ int hf__read_id(const char *text, size_t len, uint8_t ret[16])
 
 int hf__is_utf8(const char *text, size_t len)
 {
-    size_t ascii = 0; /* nearly always all of it */
+    size_t ascii = 0; /* how many bytes at the beginning are ASCII; nearly always all of them */
     while (ascii < len && (unsigned char)text[ascii] < 0x80) ascii++;
     if (ascii == len) return 1;
     json_t *j = json_stringn(text, len);

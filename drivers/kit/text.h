@@ -16,9 +16,10 @@ int hf__read_id(const char *text, size_t len, uint8_t ret[16]);
 /* Returns 1 if the text is UTF-8 (jansson accepts it); else 0. */
 int hf__is_utf8(const char *text, size_t len);
 
-/* A key in few characters: each byte that isn't allowed is a mark and two hex digits in capitals.
-   hf__put_marked writes one such byte, and returns its end. hf__read_marked reads a whole text. It
-   returns 1 and the key; 0: the text is no such key, has a NUL, or is longer than a key may be. */
+/* A key as a text of certain characters only: every other byte is written as `mark` and two hex
+   digits in capitals. hf__put_marked writes one such byte, and returns where it ends.
+   hf__read_marked reads a whole text. Returns 1, with the key; 0: it is no such text, has a NUL, or
+   is longer than a key may be. */
 char *hf__put_marked(char *to, char mark, char byte);
 int hf__read_marked(const char *from, char mark, char to[HF_KEY_CAP], uint32_t *ret_len);
 

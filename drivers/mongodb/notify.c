@@ -36,8 +36,8 @@ struct hf__mg_listener {
     struct hf__sub sub; /* its mutex protects what follows, too */
     enum stream_state state;
     int refs, ends, interrupted;
-    int64_t retry_at_us; /* local: no thread is started before */
-    int64_t wanted_us;   /* local: when there was last a wait */
+    /* Local times: no thread is started before retry_at_us; when there was last a wait. */
+    int64_t retry_at_us, wanted_us;
     uint64_t events;
 };
 
