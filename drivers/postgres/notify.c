@@ -1,15 +1,15 @@
 /*
- * notify.c - see notify.h. A queued request is notified at its address, a channel of its handle.
- * For the other requests all keys of a table share one channel.
+ * notify.c - see notify.h. A request in a queue is notified on the channel of its handle's address.
+ * All other requests are notified on one channel, which all keys of a table share.
  *
- * A notification names the key, and the party that alone holds it now. It is not believed: every
- * role of the database may notify and listen, whatever it may do with the table. The named request
- * looks, and reads the row by the connection on which the notification came. The others needn't
- * look. An untrue one costs the named request a read, or the others a delay until they
- * poll.
+ * A notification names the key, and the party that alone holds it now. It is not believed, because
+ * every role of the database may notify, whatever it may do with the table. If it names a request
+ * of this handle, the handle reads the row, on the connection on which the notification came. The
+ * other requests needn't look. A false notification costs the named request a read, or the others a
+ * delay until they poll.
  *
- * A subscription outlives its wait for a while: the holder of the key is then notified of a request
- * that queues behind it.
+ * A subscription is kept for a while after its wait. So a holder is notified of a request that
+ * joins the queue behind it.
  */
 #include "kit/await.h"
 #include "kit/fork_gate.h"
@@ -24,25 +24,25 @@
 
 enum { RETRY_MS = 5000, SPARE_CHANNELS = 64, OVER = 1 };
 
-/* What is known of a key since its last notification: nothing; its row; that the request `another`
-   was granted it. */
+/* What the last notification of a key has shown: nothing; its row, which was then read; or that
+   another request, `another`, was granted the key. */
 enum says { NOTHING, THE_ROW, ANOTHER };
 
 struct subscription {
     struct hf__sub_key key;
     struct subscription *unread_next;
-    uint8_t unread; /* the key is in the list of keys to read, and pinned */
-    uint8_t shown;  /* the wait has been given THE_ROW that was read last, as a payload */
+    uint8_t unread; /* 1: the key is in the list of keys to read, and pinned */
+    uint8_t shown;  /* 1: the wait has got `row`, as a payload */
     enum says says;
-    hf_row *row;         /* THE_ROW */
-    uint8_t another[16]; /* ANOTHER */
+    hf_row *row;         /* if THE_ROW */
+    uint8_t another[16]; /* if ANOTHER: the request's id */
     int64_t expires_us;
 };
 
-/* ---- what was said ---- */
+/* ---- notifications ---- */
 
-/* Forgets what was notified; rows that are still to be read stay in the list. Under the mutex, as
-   the next ones. */
+/* Forgets what the last notification has shown. If the row is still to be read, it will be. The
+   caller holds the mutex, here and for the next functions. */
 static void forget(struct hf__sub_key *key)
 {
     struct subscription *k = (struct subscription *)key;
@@ -57,7 +57,8 @@ static struct subscription *find(const struct hf__pg_listener *listener, const h
     return (struct subscription *)hf__sub_find(&listener->sub, key->text, key->len, key->hash);
 }
 
-/* Reads the part of a notification behind the hash. Returns 0 if it isn't readable. */
+/* Reads the holder in a notification, which follows the key's hash: its id and expires_us. Returns
+   1; 0: there is none, or it can't be read. */
 static int read_holder(const char *said, uint8_t id[16], int64_t *ret_expires_us)
 {
     char *end;
@@ -87,7 +88,7 @@ static struct subscription *next_unread(struct hf__pg_listener *listener)
     return k;
 }
 
-/* Puts an event of the key into the queue, so that its wait looks. */
+/* Puts an event of the key into the queue of events, so that its wait looks. */
 static void tell(struct hf__pg_listener *listener, struct subscription *k)
 {
     if (!hf__sub_is_wanted(&k->key)) return;
@@ -103,8 +104,9 @@ static void take_in(struct hf__pg_listener *listener, struct subscription *k, co
     int known = k->key.named && read_holder(holder, id, &expires_us);
     int wanted = hf__sub_is_wanted(&k->key);
     if (known && memcmp(id, k->key.who, 16) != 0) {
-        /* A row that is to be read is read all the same. A row that was read isn't dropped for this
-           notification until its wait has seen it, because it may grant the key to that wait. */
+        /* Another request holds the key. If the row is to be read, it is read all the same. If the
+           row was read, but its wait hasn't seen it, it is read again instead of being dropped: it
+           may grant the key to that wait. */
         if (k->unread) return;
         if (wanted && k->says == THE_ROW && !k->shown) {
             must_read(listener, k);
@@ -121,7 +123,7 @@ static void take_in(struct hf__pg_listener *listener, struct subscription *k, co
     }
 }
 
-/* Takes in the notifications that were read. Returns 0 if the connection broke. */
+/* Takes in the notifications that libpq has read. Returns 0 if the connection broke. */
 static int take_in_all(struct hf__pg_listener *listener)
 {
     PGnotify *note;
@@ -138,7 +140,8 @@ static int take_in_all(struct hf__pg_listener *listener)
     return PQstatus(listener->link.pg) == CONNECTION_OK;
 }
 
-/* Takes in the notifications that have come. */
+/* Reads from the connection, and takes in the notifications that have come. Returns 0 if the
+   connection broke. */
 static int receive(struct hf__pg_listener *listener)
 {
     hf__gate_begin();
@@ -153,7 +156,7 @@ static int read_one(hf_store *st)
     struct hf__pg_listener *listener = &st->listener;
     hf_row *row = malloc(sizeof *row), *old;
     pthread_mutex_lock(&listener->sub.mu);
-    /* A notification that comes during the read is about another change. */
+    /* Out of the list before the read: a notification that comes during it needs another read. */
     struct subscription *k = next_unread(listener);
     pthread_mutex_unlock(&listener->sub.mu);
     hf_rowkey key = {.text = k->key.text, .len = k->key.len, .hash = k->key.hash};
@@ -163,7 +166,7 @@ static int read_one(hf_store *st)
     old = k->row;
     k->row = row;
     k->shown = 0;
-    /* If the row has no holder, or can't be read, the wait reads it itself and finds that. */
+    /* If there is no row, or it can't be read, the wait reads it itself and finds that. */
     k->says = !rc && row->rev ? THE_ROW : NOTHING;
     tell(listener, k);
     pthread_mutex_unlock(&listener->sub.mu);
@@ -181,7 +184,7 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     int is = k && k->says == THE_ROW && !hf_row_copy(row, k->row);
     if (is) k->shown = 1;
     if (k && k->says == ANOTHER) {
-        /* without a token there is no grant that could be used */
+        /* token 0: the payload says only that this request holds the key */
         memset(&row->party[0], 0, sizeof row->party[0]);
         memcpy(row->party[0].id, k->another, 16);
         row->party[0].expires_us = k->expires_us;
@@ -220,7 +223,7 @@ static void disconnect(struct hf__pg_listener *listener)
     hf__pg_disconnect(&listener->link);
     pthread_mutex_lock(&listener->sub.mu);
     while (next_unread(listener)) continue;
-    /* from here on other notifications may be lost */
+    /* from now on notifications are lost */
     hf__sub_each(&listener->sub, forget_one, NULL);
     hf__sub_disconnected(&listener->sub);
     pthread_mutex_unlock(&listener->sub.mu);
@@ -251,12 +254,12 @@ static int connect_listener(const struct hf__pg_how *how, struct hf__pg_listener
     }
     listener->events++;
     pthread_mutex_lock(&listener->sub.mu);
-    hf__sub_put_any(&listener->sub); /* what came before isn't known */
+    hf__sub_put_any(&listener->sub); /* what happened before is unknown: any key may differ */
     pthread_mutex_unlock(&listener->sub.mu);
     return 0;
 }
 
-/* Sends LISTEN or UNLISTEN. */
+/* Sends LISTEN or UNLISTEN (`what`) for the channel. */
 static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, const char *what,
                const char *at, const char *channel, hf_error *err)
 {
@@ -272,7 +275,7 @@ static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, c
     return rc;
 }
 
-/* Subscribes to the channel of the address, or ends the subscription. */
+/* Subscribes to the channel of an address; or, if it has no users, ends the subscription. */
 static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listener,
                    struct hf__sub_channel *c, hf_error *err)
 {
@@ -285,8 +288,8 @@ static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listene
     return rc;
 }
 
-/* Subscribes to the channels that the present waits need, and leaves the others. The channel of all
-   keys stays while there is no wait. */
+/* Subscribes to the channels that the present waits need, and leaves those that they don't. While
+   there is no wait, the subscription to the channel of all keys stays as it is. */
 static int say_all(const struct hf__pg_how *how, struct hf__pg_listener *listener, hf_error *err)
 {
     int rc = 0;
@@ -315,8 +318,8 @@ static int subscribe(hf_store *st, const hf_rowkey *key)
     pthread_mutex_lock(&listener->sub.mu);
     struct subscription *k = (struct subscription *)hf__sub_want(
         &listener->sub, key, in_line ? address : NULL, HF_ADDRESS, &same);
-    /* "Another party has the key" was notified to the subscriber before. This waiter may be that
-       party; or the notification may be old, since nothing is notified while the queue is empty. */
+    /* ANOTHER was notified to an earlier request. This request may be the one that it named; or it
+       may be out of date, because nothing is notified while the queue is empty. */
     if (k && !same && k->says == ANOTHER) k->says = NOTHING;
     pthread_mutex_unlock(&listener->sub.mu);
     return k ? 0 : HF_NOMEM;
@@ -335,7 +338,7 @@ static int next_event(hf_store *st, hf_key_event *ret)
 static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct hf__pg_listener *listener = &st->listener;
-    /* Notifications that came before are for the subscriptions before this change. */
+    /* Takes in the notifications that have come so far, before the subscriptions change. */
     if (listener->link.pg && !receive(listener)) disconnect(listener);
     if (!listener->link.pg) {
         int rc = connect_listener(&st->how, listener, err);
@@ -343,15 +346,14 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
     }
     int rc = say_all(&st->how, listener, err);
     if (rc) return rc;
-    /* Notifications that came with an answer are not in the socket any more, so poll would not
-       report them. */
+    /* libpq has read the notifications that came with an answer: poll wouldn't report them. */
     if (!take_in_all(listener)) return disconnected(listener, "the connection broke", err);
     *ret = (hf_event_count){{listener->events, 0}};
     return 0;
 }
 
-/* Sleeps until something comes; doesn't sleep if there are rows to read. Returns OVER if it was
-   interrupted, or the time is up. */
+/* Sleeps until a notification comes, and takes it in; doesn't sleep if there are rows to read.
+   Returns 0; OVER: it was interrupted, or the time is over; or the error. */
 static int sleep_until(struct hf__pg_listener *listener, int64_t until_us, hf_error *err)
 {
     struct pollfd fds[2] = {{PQsocket(listener->link.pg), POLLIN, 0},
@@ -371,12 +373,11 @@ static int sleep_for_events(hf_store *st, const hf_event_count *since, int64_t u
     struct hf__pg_listener *listener = &st->listener;
     int rc = 0, asked = 0;
     while (!rc && listener->events == since->n[0]) {
-        /* Done in each round, so that notifications which need a read don't delay the others. */
+        /* Takes in notifications in each round, so that rows to be read don't delay them. */
         rc = sleep_until(listener, until_us, err);
         if (rc || !listener->unread || listener->events != since->n[0]) continue;
         asked++;
-        /* Notifications that came with the row are not in the socket any more, so poll would not
-           report them. */
+        /* libpq has read the notifications that came with the row: poll wouldn't report them. */
         if (!read_one(st) || !take_in_all(listener))
             rc = disconnected(listener, "the connection broke", err);
     }

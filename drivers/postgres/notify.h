@@ -9,15 +9,16 @@
 #include "link.h"
 
 enum { HF_PG_NOTIFICATION_CAP = 96 };
-/* The beginning of the channels of addresses. No table's channel begins like this. */
+/* How the names of the channels of addresses begin. No table's channel begins like this. */
 #define HF_PG_AT "holdfast "
 
-/* The one connection with subscriptions, for all waits of a handle. Only the thread that sleeps in
-   sleep_for_events uses it. Other threads read the notifications, under the mutex of `sub`. */
+/* The connection with subscriptions, one for all waits of a handle. One thread at a time uses it
+   (hf_notify_ops). `payload` reads what notifications have shown in any thread, under the mutex of
+   `sub`. */
 struct hf__pg_listener {
     struct hf__pg_link link;
     char channel[64]; /* the channel of all keys, for waits that aren't queued */
-    int listens_all;  /* listens there */
+    int listens_all;  /* 1: subscribed to that channel */
     int64_t retry_at_us;
     uint64_t events;
     struct hf__sub sub; /* keys of queued waits have a channel, that of an address */
@@ -26,7 +27,8 @@ struct hf__pg_listener {
     int wake_fd;
 };
 
-/* Opens the listener, which is to be closed in every case. Returns 0 or errno. */
+/* Sets up the listener; connects nothing. The caller closes it, even if this fails. Returns 0 or an
+   errno. */
 int hf__pg_notify_open(struct hf__pg_listener *listener);
 void hf__pg_notify_close(struct hf__pg_listener *listener);
 

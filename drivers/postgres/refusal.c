@@ -1,8 +1,8 @@
 /*
- * refusal.c - postgres: what a login that failed means. See link.h.
+ * refusal.c - postgres: finds the HF_ code for a failed login. See link.h.
  *
- * It is judged by the SQLSTATE, and where there is none by what the server answered, never by
- * words.
+ * It goes by the SQLSTATE, or, if there is none, by how far TLS had come; never by the words of a
+ * message.
  */
 #include "link.h"
 
@@ -16,9 +16,9 @@ enum { TLS_ALERT = 21 }; /* the first byte of an alert's record: RFC 8446, 5.1 *
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 /*
- * The SQLSTATE of a refused login, which PQERRORS_VERBOSE puts into the message: "SEVERITY:  28P01:
- * why". Severity and why are in the server's language, this form isn't. Takes it out of the
- * message. Where libpq tried twice (with TLS and without) the last one counts.
+ * Copies the SQLSTATE of a refused login, and removes it from the message. PQERRORS_VERBOSE puts it
+ * there: "SEVERITY:  28P01: reason". Severity and reason are in the server's language, but this
+ * form is fixed. If libpq has tried twice (with TLS and without), the last SQLSTATE counts.
  */
 static void take_state(char *message, char state[6])
 {
@@ -44,13 +44,13 @@ static int code_of(const char *state)
     return HF_UNAVAILABLE;
 }
 
-/* Tells how far TLS has come before libpq's next step. If that step fails and this isn't 0, waiting
-   doesn't mend it: the server has no TLS, one side refuses the other's certificate, a file is
-   missing. One case is left to answered_and_ended: a server that closes the connection after its
-   answer. Returns: HF_PG_ANSWERED: the server has answered by just the byte S or N, and is still
-   connected; HF_PG_SHAKES: it has sent an alert, or another part of the handshake and is still
-   connected; 0: anything else, such as an error of an old kind without a state, another protocol,
-   or the connection's end. */
+/* Returns how far TLS has come before libpq's next step:
+   HF_PG_ANSWERED: the server has sent only the byte S or N, and is still connected;
+   HF_PG_SHAKES: it has sent an alert; or another part of the handshake, and is still connected;
+   0: anything else, such as another protocol, or the end of the connection.
+   If libpq's next step fails and this isn't 0, the failure is permanent: the server has no TLS, one
+   side refuses the other's certificate, or a file is missing. The exception is a server that closes
+   the connection after S or N: see answered_and_ended. */
 int hf__pg_tls_goes_on(PGconn *pg)
 {
     char next[2] = "";
@@ -62,7 +62,7 @@ int hf__pg_tls_goes_on(PGconn *pg)
     return n == 1 && (next[0] == 'S' || next[0] == 'N') && !ended ? HF_PG_ANSWERED : 0;
 }
 
-/* Returns 1 if the server has answered by that one byte and then closed the connection. */
+/* Returns 1 if the server has sent only the byte S or N, and then closed the connection. */
 static int answered_and_ended(PGconn *pg, int tls)
 {
     char next;
@@ -80,7 +80,7 @@ static const char *reason(char *message, int told)
     return message;
 }
 
-/* Returns 1 if the password stands in the URL, not in a file. */
+/* Returns 1 if the password is in the URL, not in a file. */
 static int has_password(const struct hf__pg_how *how)
 {
     for (int i = 0; i < how->n; i++)
@@ -95,7 +95,7 @@ int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
     snprintf(message, sizeof message, "%s", PQerrorMessage(pg));
     take_state(message, state);
     snprintf(why, HF_KIT_WHY, "%s", reason(message, told));
-    /* The server has a new password already, and the password file will soon have it. */
+    /* The password was probably changed on the server first, and will be in the file soon. */
     if (!strcmp(state, "28P01") && how->opened && !has_password(how)) return HF_UNAVAILABLE;
     if (*state) return code_of(state);
     /* TLS worked before, so the failure is temporary: certificates are being renewed, or the server

@@ -1,12 +1,13 @@
 /*
- * replace.c - postgres: replaces a row, by a short statement where it may. See store.h.
+ * replace.c - postgres: replaces a row, by a short statement if possible. See store.h.
  *
- * At length a write also reads the row that was there, and notifies the waiters. The short
- * statement is a plain UPDATE of a row in which nobody waits, neither before it nor after; it says
- * only whether it was done. Acquire and release by it take 2.9 times as long as one bare UPDATE by
- * libpq, at length 4.8 times (medians of bench-stores, five interleaved runs of each). A short
- * statement that is refused costs one round trip more. So only a handle that seems to be alone with
- * the key tries it; replace_many.c tries it for each renewal.
+ * The long statement also reads the row that was there, and notifies the waiters. The short one is
+ * a plain UPDATE of a row that has no waiters, neither before nor after; its reply says only
+ * whether it was done. An acquire and a release by short statements take 2.9 times as long as one
+ * bare UPDATE by libpq; by long ones 4.8 times (medians of bench-stores, five interleaved runs of
+ * each). If the short statement is refused, the long one follows, which costs a round trip more. So
+ * the short one is tried only by a handle that seems to be the key's only user; and by
+ * replace_many.c for each renewal.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -14,11 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A key's hint belongs to the replaces alone: the rev of the last row without waiters that this
-   handle has stored there. HF_PG_ALONE is set when the handle stores a grant upon a row of its own:
-   nobody else has written in between. It stays set while the handle goes on finding its own rows.
-   Handles that have the key in turns never set it. The word is read and written relaxed, for it is
-   a guess: the statement compares the rev itself. */
+/* Returns a key's hint. Only replaces use it: it is the rev of the last row without waiters that
+   this handle has stored. The bit HF_PG_ALONE is set when the handle stores a grant in place of a
+   row of its own, so no other client has written in between; and as long as that goes on. Handles
+   that hold the key in turns never set it. Relaxed order is enough, because the hint is a guess:
+   the statement compares the rev itself. */
 uint64_t hf__pg_hint(const hf_rowkey *key)
 {
     return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
@@ -49,13 +50,13 @@ void hf__pg_put_notification(const hf_rowkey *key, const hf_row *row,
 struct replace {
     const hf_rowkey *key;
     uint64_t seen;
-    const hf_row *row;             /* NULL: none is left */
-    const char *column[HF_FIELDS]; /* of the row */
+    const hf_row *row;             /* NULL: the row is to be deleted */
+    const char *column[HF_FIELDS]; /* the values of the row's columns */
     char seen_text[24];
 };
 
-/* Makes a replace by the short statement. Returns 0; HF_CONFLICT: not done, and the long statement
-   is needed; or the error. */
+/* Makes a replace by the short statement, if it seems worth trying. Returns 0; HF_CONFLICT: it
+   wasn't done, and the long statement is needed; or the error. */
 static int write_quietly(hf_store *st, const struct replace *s, int64_t *ret_clock_us,
                          hf_error *err)
 {

@@ -1,11 +1,12 @@
 /*
- * replace_many.c - postgres: many replaces sent at once over one connection (libpq's pipeline
- * mode), each a transaction of its own: a Sync behind each keeps the failure of one from the next.
- * See store.h, and replace_many in holdfast_driver.h.
+ * replace_many.c - postgres: many replaces sent at once over one connection, in libpq's pipeline
+ * mode. A Sync behind each replace makes it a transaction of its own, so a failure doesn't concern
+ * the next one. See store.h, and replace_many in holdfast_driver.h.
  *
- * The server carries them out one after the other. So that one whose row somebody has locked
- * doesn't hold up the others, such a connection waits for no lock for long. Where not everything
- * is answered in time the connection is closed: what was sent may still be carried out.
+ * The server carries the replaces out one after the other. lock_timeout is short on this
+ * connection, so that a row that another client has locked doesn't hold up the others. If not all
+ * replaces are answered in time, the connection is closed; those that were sent may still be
+ * carried out.
  */
 #include "kit/fork_gate.h"
 #include "store.h"
@@ -24,11 +25,11 @@ struct many {
     struct hf__pg_link *link;
     int64_t until_us;
     hf_replace *item[AT_ONCE]; /* the replaces that have no answer yet */
-    uint8_t quiet[AT_ONCE];    /* asked in the short way */
-    uint8_t prepared[AT_ONCE]; /* how many statements were prepared just before this one */
+    uint8_t quiet[AT_ONCE];    /* 1: sent as the short statement (replace.c) */
+    uint8_t prepared[AT_ONCE]; /* how many other answers come just before this replace's */
     size_t n;
-    int cut; /* a request wasn't sent whole: nothing is sent behind it, because the answer would be
-                taken for that of another */
+    int cut; /* 1: a request wasn't sent whole. Nothing is sent behind it, because answers could be
+                taken for those of other requests */
     char why[200];
 };
 
@@ -45,7 +46,7 @@ static void first_line(const char *from, char to[200])
 
 /* ---- replies ---- */
 
-/* Reads the next result of the pipeline, which may be NULL. Returns 0 if it didn't come. */
+/* Reads the pipeline's next result, which may be NULL. Returns 1; 0: it didn't come in time. */
 static int next(struct many *m, PGresult **ret)
 {
     PGconn *pg = m->link->pg;
@@ -61,8 +62,8 @@ static int next(struct many *m, PGresult **ret)
     return 1;
 }
 
-/* Returns the answer of a statement, up to its Sync: a statement that was executed may still fail
-   at the commit, whose result follows. NULL: not all of it came. */
+/* Reads all results of a request up to its Sync, and returns the one that counts: a statement that
+   was executed may still fail at the commit, whose result follows. NULL: not all of them came. */
 static PGresult *answer(struct many *m)
 {
     PGresult *first = NULL, *r;
@@ -89,16 +90,18 @@ static const char *state_of(const PGresult *r)
     return state ? state : "";
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
-/* Ends the request that libpq has taken (`taken`). Returns 0 if it isn't sent whole. */
+/* Ends a request with a Sync. `taken`: libpq has accepted the request. Returns 0 if the request
+   isn't sent whole, and sets m->cut. */
 static int sent_whole(struct many *m, int taken)
 {
     if (!taken || !PQpipelineSync(m->link->pg)) m->cut = 1;
     return !m->cut;
 }
 
-/* Prepares a frequent statement, as in link.c. Returns how many answers come for that. */
+/* Puts the preparation of a frequent statement into the pipeline, if it is needed. Returns how many
+   answers come for that: 0 or 1. */
 static int prepare(struct many *m, const struct hf__pg_often *often, int n)
 {
     struct hf__pg_link *link = m->link;
@@ -123,7 +126,7 @@ static int send_one(struct many *m, const struct hf__pg_often *often, int n,
                              : PQsendQueryParams(pg, often->sql, n, types, values, NULL, NULL, 0));
 }
 
-/* Puts the replace into the pipeline. Returns 0 if that failed: then the replace has its result. */
+/* Puts the replace into the pipeline. Returns 1; 0: that failed, and the replace has its result. */
 static int put(struct many *m, hf_replace *item, const struct hf__pg_often *often, int n)
 {
     int quiet = n == QUIET_VALUES;
@@ -150,15 +153,15 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
     return sent;
 }
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
-/* Judges a reply without a row. Returns 1: the replace has its result; 0: nothing was done, and the
-   replace is sent again. */
+/* Takes the reply of a long statement that has written nothing. Returns 1: the replace has its
+   result; 0: the replace has to be sent again. */
 static int refused(const hf_store *st, hf_replace *item, const PGresult *r)
 {
     uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_FIELD_REV) : 0;
     int rc = 0;
-    if (there == item->seen) return 0; /* another client wrote within the time of the statement */
+    if (there == item->seen) return 0; /* another client wrote while the statement ran */
     hf_row_clear(item->cur);
     if (there) rc = hf__pg_decode(st, r, 0, item->cur, "replace", item->key->text, item->err);
     item->result = rc ? rc : HF_CONFLICT;
@@ -173,8 +176,8 @@ static int failed(struct many *m, hf_replace *item, const PGresult *r)
     int code = hf__pg_code(state, HF_UNKNOWN);
     if (!strncmp(state, "25006", 5)) code = HF_UNAVAILABLE; /* it has become a standby */
     if (!strncmp(state, "26", 2) || !strncmp(state, "0A", 2)) {
-        /* The prepared statement isn't there, so nothing was done. The replace is sent again
-           without it. */
+        /* The server doesn't know the prepared statement, so nothing was done. The replace is sent
+           again, unprepared. */
         m->link->prepared = 0;
         m->link->forgets = 1;
         return 0;
@@ -191,7 +194,8 @@ static int failed(struct many *m, hf_replace *item, const PGresult *r)
 static int judge(struct many *m, hf_replace *item, int quiet, const PGresult *r)
 {
     if (PQresultStatus(r) != PGRES_TUPLES_OK) return failed(m, item, r);
-    /* refused, or the row has a waiter: the long statement is needed */
+    /* the short statement was refused, perhaps because the row has a waiter: the long one follows
+     */
     if (quiet && !PQntuples(r)) return 0;
     item->clock_us = hf__pg_number(r, 0, quiet ? 0 : 1);
     if (!quiet && !hf__pg_number(r, 0, 0)) return refused(m->st, item, r);
@@ -200,8 +204,9 @@ static int judge(struct many *m, hf_replace *item, int quiet, const PGresult *r)
     return 1;
 }
 
-/* Limits how long the following statements wait for a lock. Not behind a pooler, which would keep
-   the setting for other clients. Returns how many answers come for that. */
+/* Puts a statement into the pipeline that limits how long the following ones wait for a lock; but
+   not behind a pooler, which would keep the setting for other clients. Returns how many answers
+   come for that: 0 or 1. */
 static int wait_for_no_lock(struct many *m)
 {
     char ms[24];
@@ -215,8 +220,8 @@ static int wait_for_no_lock(struct many *m)
                                         1, NULL, values, NULL, NULL, 0));
 }
 
-/* Puts all replaces that have no result into the pipeline. Returns the number of statements
-   prepared behind the last one. */
+/* Puts all replaces that have no result into the pipeline. Returns how many other answers come
+   after that of the last replace. */
 static int put_all(struct many *m, int first)
 {
     const struct hf__pg_sql *sql = &m->st->sql;
@@ -240,8 +245,8 @@ static int put_all(struct many *m, int first)
     return prepared;
 }
 
-/* Reads the answers to prepared statements. If one couldn't be prepared, its executions fail.
-   Returns 0 if an answer didn't come. */
+/* Reads n answers that aren't those of replaces. What they say doesn't matter: if a statement
+   couldn't be prepared, its executions fail. Returns 0 if an answer didn't come. */
 static int see_prepared(struct many *m, int n)
 {
     for (; n; n--) {
@@ -252,8 +257,8 @@ static int see_prepared(struct many *m, int n)
     return 1;
 }
 
-/* Sends all replaces that have no answer, and reads the answers that come in time. Replaces that
-   are to be sent again remain. Returns 0 if this connection can't be used any more. */
+/* Sends all replaces that have no result, and reads the answers that come in time. Replaces that
+   have to be sent again stay in *m. Returns 0 if this connection can't be used any more. */
 static int round_trip(struct many *m, int first)
 {
     int behind = put_all(m, first), whole = 1;
@@ -291,7 +296,7 @@ int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     hf_error err = {0, 0, ""};
     int rc = 0;
     m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* Counts from now, because a new connection may have taken long. */
+    /* The time that connecting took doesn't count: the deadline is later by it. */
     m.until_us = m.link ? hf__local_us() + patience_us : 0;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
         for (size_t i = at; i < n && i < at + AT_ONCE; i++) {

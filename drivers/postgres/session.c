@@ -1,6 +1,6 @@
 /*
- * session.c - postgres: what is asked of a server after the login: whether it can be a store, and
- * where the table is. See link.h.
+ * session.c - postgres: after the login, checks that the server can be a store, and finds out where
+ * the table is. See link.h.
  */
 #include "link.h"
 
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sends a statement without values. The reason in `why` has no beginning. */
+/* Sends a statement without values. Returns 0 or the code; `why` is the reason, without "postgres:
+   connect ...". */
 static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql,
                PGresult **ret, char why[HF_KIT_WHY])
 {
@@ -23,7 +24,7 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
     return rc;
 }
 
-/* Reads where the table is: its schema, "" if there is none, and the database. */
+/* Two columns: the database, and the schema of the table; "": there is no table. */
 #define WHERE                                                                                      \
     "current_database(), coalesce((SELECT n.nspname FROM pg_catalog.pg_class AS c "                \
     "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)), " \
@@ -68,7 +69,7 @@ static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, char 
     if (rc) return rc;
     int standby = *PQgetvalue(r, 0, 0) == 't', read_only = !strcmp(PQgetvalue(r, 0, 1), "on");
     long version = strtol(PQgetvalue(r, 0, 3), NULL, 10);
-    /* A pooler gives its clients process numbers of its own. */
+    /* Behind a pooler the client gets another process id than the server's own. */
     link->pooled = strtol(PQgetvalue(r, 0, 2), NULL, 10) != PQbackendPID(link->pg);
     read_where(link, r, 4);
     PQclear(r);
@@ -82,9 +83,9 @@ static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, char 
     return why[0] ? HF_UNSUPPORTED : 0;
 }
 
-/* Sets options of the session, but not behind a pooler, which would keep them for other clients.
-   The server keeps plans: a plan that was made while the table was short must not scan the whole
-   table when it is long. */
+/* Sets options of the session; but not behind a pooler, which would keep them for other clients.
+   Among them: no sequential scans, because the server keeps the plans of prepared statements, and a
+   plan from when the table was short would scan all of it when it is long. */
 static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY])
 {
     char sql[700];

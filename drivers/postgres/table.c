@@ -1,5 +1,5 @@
 /*
- * table.c - postgres: which table has the rows. It is made if it isn't there.
+ * table.c - postgres: the name of the table that has the rows; finds the table, or makes it.
  */
 #include "kit/text.h"
 #include "store.h"
