@@ -100,6 +100,7 @@ enum { HF_TAKEN_OVER = 1 };
 /* Waits for the lock. Returns 0; HF_TAKEN_OVER: it was taken over from a dead client; or an
    error. */
 int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock);
+/* Releases a lock word whose contended bit is set, and wakes one sleeper. */
 void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock);
 
 static inline int hf__trylock(struct hf__client *c, _Atomic uint64_t *lock)
@@ -164,6 +165,8 @@ enum {
 /* Returns 0 if the file has these lines, also if another process has just made it grow; else an
    error. */
 int hf__reach(const struct hf__op *op, uint64_t line, uint64_t n);
+/* Fills in the error for damage at `at` in the mapping; `what` names what is damaged there. Returns
+   HF_CORRUPT, or the code with which the store is broken already. */
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what);
 /* Makes more space in the file. No lock word may be held. */
 int hf__space(const struct hf__op *op, size_t need);
@@ -211,9 +214,12 @@ int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__m
 int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
                struct hf__cell **ret);
 static inline char *hf__cell_key(struct hf__cell *cell) { return (char *)(cell + 1); }
-/* Returns the line of a body; 0: it is damaged. */
+/* Returns the line of the body to which the sealed link leads, and its size code; 0: the link is
+   damaged. */
 uint64_t hf__body_line(const struct hf__op *op, uint64_t link, unsigned *ret_code);
+/* Returns the word `key` of a cell: the length of the key, and a check of length and hash. */
 uint64_t hf__key_word(uint64_t hash, uint32_t len);
+/* Return check sums: of bytes, and of a marker with its key. */
 uint64_t hf__sum(const void *p, size_t len, uint64_t seed);
 uint64_t hf__marker_sum(const struct hf__marker *m, const char *key, uint32_t len, uint64_t hash);
 

@@ -92,6 +92,7 @@ int hf__boot_read(const struct hf__op *op, struct hf__boot *ret);
    present boot; its other fields are filled in. wall_us is the time of day, `lines` the file's
    size. */
 int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, uint64_t lines);
+/* Raises the ceiling of revs above `rev`, and syncs it. Returns 0 or an error. */
 int hf__raise_ceiling(const struct hf__op *op, uint64_t rev);
 
 /* ---- system.c ---- */

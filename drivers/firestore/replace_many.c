@@ -85,8 +85,9 @@ static size_t item_of(const struct part *p, enum state state, const char *name, 
     return p->n;
 }
 
-/* Takes in a document that was read (NULL: there is none): if its row is the one that was seen, the
-   replace is to be written, otherwise its result is HF_CONFLICT. */
+/* Takes in a document that was read (NULL: there is none). If that was done before the write
+   (TO_READ), and the row is the one that was seen, the replace is to be written; otherwise its
+   result is HF_CONFLICT. */
 static void see(struct part *p, enum state state, size_t i, const json_t *found, int64_t clock_us)
 {
     hf_replace *r = p->item[i];

@@ -35,8 +35,8 @@ void hf__mg_change_holder(const bson_t *event, hf_party *ret)
         !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
         !number_at(event, CHANGED "expires_us", &ret->expires_us))
         return;
-    /* `more` has the flags of the holder. If the event has no `more`, it hasn't changed: then the
-       former holder was UNCLAIMED, too, or the row's flags would differ. */
+    /* A handover puts the flag UNCLAIMED into `more`. An event has only fields that have changed,
+       so `more` is missing if the former holder hadn't claimed the key either. */
     if (find_at(event, CHANGED "more", &it)) {
         flags = 0;
         if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;

@@ -54,6 +54,7 @@ struct hf__rd_filter {
     /* Encrypts plain bytes; `to_send` then returns what has to be sent, piece by piece (0: no
        more). Negative: the connection is broken, with the reason. */
     int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
+    /* Copies the next encrypted bytes to be sent. Returns how many; 0: there are no more. */
     size_t (*to_send)(void *filter, char *to, size_t cap);
     /* Takes bytes that came from the socket. Returns 0; negative: there is no memory for them. */
     int (*feed)(void *filter, const char *bytes, size_t n);
