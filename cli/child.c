@@ -9,8 +9,7 @@
  *   - The command gets the terminal's signals itself; holdfast doesn't pass them on. It passes on
  *     what was sent to holdfast alone: INT, TERM, HUP, QUIT, TSTP and CONT to the command and those
  *     of its descendants that are in its group; USR1, USR2 and WINCH to the command.
- *   - When the command stops (Ctrl-Z), holdfast stops after it, so that the shell sees a stopped
- * job.
+ *   - When the command stops (Ctrl-Z), holdfast stops after it: the shell sees a stopped job.
  *   - When a lock is lost, the command's processes are stopped one by one (tree.c).
  */
 #include "job.h"

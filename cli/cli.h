@@ -362,8 +362,10 @@ void refuse_reason(const char *text);
  * called:
  *   - In the main thread the handler jumps back to damage_return(), which then returns 1.
  *   - In another thread it makes damage_fd() readable. The main thread must call damage_seen()
- * within 3 s, and must not call the library any more. Before that, or after the 3 s, the handler
- * kills the process of damage_kills(), and exits with EXIT_DAMAGED.
+ *     within 3 s, and must not call the library any more.
+ *
+ * Before damage_return() was called, or after the 3 s, the handler kills the process of
+ * damage_kills(), and exits with EXIT_DAMAGED.
  */
 void watch_for_damage(void);
 #define damage_return() sigsetjmp(*damage_jump(), 0)

@@ -1,5 +1,5 @@
 /*
- * json.c - what `--json` prints: the same names on every store.
+ * json.c - the JSON documents that `--json` prints.
  */
 #include "cli.h"
 #include "shown.h"
@@ -8,7 +8,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-/* Returns a text as JSON, which is UTF-8: text of other clients may have any bytes. */
+/* Returns a text as a JSON string. If it isn't UTF-8, as text of other clients may be, returns it
+   as hf__show_text changes it. */
 static json_t *text(const char *from)
 {
     char shown[HF_KEY_CAP];
@@ -34,8 +35,8 @@ const char *mode_name(enum hf_mode mode)
     return mode == HF_SHARED ? "shared" : mode == HF_LIMITED ? "limited" : "exclusive";
 }
 
-/* Sets in `to` the fields that a holder and a waiter have in common. `p` NULL: there is no such
-   party. */
+/* Sets the fields that holders and waiters have in common. `p` NULL: there is no such party, and
+   the fields are empty. */
 static void set_party(json_t *to, const hf_party_info *p)
 {
     static const hf_party_info nobody;

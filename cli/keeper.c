@@ -1,14 +1,14 @@
 /*
- * keeper.c - the process that keeps a hold on `file:` for a command that doesn't carry it (-o).
+ * keeper.c - the keeper: a process that keeps a hold on `file:` for a command that runs with -o.
  *
- * A hold on `file:` lasts as long as a process has the session's descriptor open. A command that is
- * run by -o doesn't get the descriptor. If only this process had it, SIGKILL to this process would
- * free the key while the command goes on. So a small process, the keeper, has it too. The keeper
- * ends when the command has ended. After a hold by time whose holdfast was killed it ends when the
- * lease has passed: what the command has left behind may still run until then.
+ * A hold on `file:` lasts as long as a process has the session's descriptor open. With -o the
+ * command doesn't get it. If only holdfast had it, SIGKILL to holdfast would free the key while the
+ * command goes on. So a small process, the keeper, has it too, and ends when the command has ended.
+ * If holdfast was killed and the hold has a lease, the keeper goes on until one lease later:
+ * processes that the command has left behind may run until then.
  *
- * The keeper has a session of its own, so that a signal to the process group doesn't end it, and
- * tree.c leaves it alone. It keeps no other file of its caller open.
+ * The keeper makes itself a session (setsid), so that a signal to the process group doesn't end it,
+ * and tree.c leaves it alone. It has no other file of its caller open.
  */
 #include "job.h"
 
@@ -22,8 +22,7 @@
 /* The descriptors of the keeper. */
 enum { SESSION, COMMAND, DISMISSED, KEPT };
 
-/* What the keeper needs, and the pipe by which it is dismissed: a byte written to `to`, read from
-   `from`. */
+/* What the keeper needs. A byte in the pipe `to` -> `from` dismisses it. */
 static struct {
     int session_fd, lease_ms, from, to;
 } keeper = {-1, 0, -1, -1};
@@ -45,9 +44,9 @@ void keeper_dismiss(void)
     (void)n; /* a keeper that has ended needs no dismissal */
 }
 
-/* Waits for a byte in the pipe `dismissal`, for `other` to be readable, or for so many ms. A pipe
-   that is closed without a byte means that holdfast was killed: the wait goes on without it, and
-   `ms` begins anew. Returns: 1: dismissed; 0: not. */
+/* Waits for a byte in the pipe `dismissal`, until `other` is readable, or for `ms`. If the pipe is
+   closed without a byte, holdfast was killed: the wait begins anew without the pipe. Returns: 1: a
+   byte came; 0: it didn't. */
 static int dismissed(struct pollfd *dismissal, struct pollfd *other, int ms)
 {
     struct pollfd fds[2] = {*dismissal, *other};
@@ -60,8 +59,8 @@ static int dismissed(struct pollfd *dismissal, struct pollfd *other, int ms)
     }
 }
 
-/* The keeper's process. Calls async-signal-safe functions only: other threads may have held locks
-   of the C library. */
+/* Runs the keeper. Calls async-signal-safe functions only: other threads of the parent may have
+   held locks of the C library. */
 static void keep(int command_fd)
 {
     sigset_t all;
@@ -82,8 +81,8 @@ static void keep(int command_fd)
     _exit(0);
 }
 
-/* Makes a child of our parent, so that the command has no child that it hasn't made. The first
-   process of a PID namespace can't make one. */
+/* Forks a process whose parent is this process's parent (CLONE_PARENT), so that the command has no
+   child that it hasn't made. The first process of a PID namespace can't do that. */
 static long clone_sibling(void)
 {
 #ifdef __s390x__

@@ -1,10 +1,11 @@
 /*
- * limit.c - the time limit of a wait, and when the command ends even if its store doesn't answer.
+ * limit.c - the time limit of a wait, and the end: when this process ends even if its store doesn't
+ * answer.
  *
- * The limit of -w covers the opening of the store and the wait for all keys. What is left to do
- * when the limit has passed, or after a signal, are requests, too: the last look, the withdrawal,
- * the release of other keys, the close. All of them together get LIMIT_END_MS. A store with a
- * session of this process (`file:`) answers by itself: it has no such end.
+ * The limit of -w covers the opening of the store and the wait for all keys. After the limit, or
+ * after a signal, more requests are made: the last look, the withdrawal, the release of other keys,
+ * the close. All of them together get LIMIT_END_MS. On `file:` there is no such end, because that
+ * store always answers.
  */
 #include "cli.h"
 

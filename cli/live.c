@@ -1,8 +1,8 @@
 /*
- * live.c - the one line on a terminal that shows what takes so long; it is removed again.
+ * live.c - the live line, which shows on a terminal what takes so long, and is removed again.
  *
- * Nothing is written unless stderr is a terminal and this process is in its foreground: the output
- * of a background job would disturb another program's.
+ * It is shown only if stderr is a terminal and this process is in its foreground: a background job
+ * would write into the output of other programs.
  */
 #include "cli.h"
 #include "shown.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-static int shown; /* a line stands there (atomic) */
+static int shown; /* 1: a line is on the terminal (atomic) */
 static const int never;
 
 int live_possible(void) { return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp(); }
@@ -88,7 +88,7 @@ void live_erase(void)
     output_add(blank, sizeof blank - 1, NULL);
 }
 
-/* ---- progress of what isn't a wait ---- */
+/* ---- progress of work other than a wait ---- */
 
 static struct {
     pthread_t thread;

@@ -1,5 +1,5 @@
 /*
- * ls.c - holdfast ls and show: holders and waiters of keys, and since when.
+ * ls.c - holdfast ls and show: print the holders and waiters of keys.
  */
 #include "cli.h"
 
@@ -19,7 +19,7 @@ struct listing {
     int damaged;
 };
 
-/* Writes the time since since_us, by the store's clock. */
+/* Writes how long ago since_us was, by the store's clock. */
 static void show_age(const hf_info *info, int64_t since_us, char *to, size_t cap)
 {
     int64_t ms = (info->now_us - since_us) / 1000;
@@ -29,7 +29,7 @@ static void show_age(const hf_info *info, int64_t since_us, char *to, size_t cap
 enum { KEY_COLUMNS = 24 };
 #define LS_COLUMNS "%s%*s  %-9s  %7s  %7s"
 
-/* Returns how many blanks fill the column of a key, because printf counts bytes. */
+/* Returns how many blanks fill the key's column. (printf's width would count bytes.) */
 static int padding(const char *key)
 {
     size_t used = columns_of(key);
@@ -37,7 +37,7 @@ static int padding(const char *key)
 }
 
 /* Returns a line of the list: KEY MODE AGE LEFT WAITING TOKEN HELD BY. The age is that of the hold,
-   or of the mark. */
+   or of the marker. */
 static char *line_of(const hf_info *info)
 {
     char who[400] = "(free)", age[32] = "-", left[32] = "-", key[HF_KEY_CAP], more[40] = "";
@@ -73,7 +73,7 @@ static int list_one(void *arg, const hf_info *info)
     return rc;
 }
 
-/* Notes a damaged row. The others are shown nevertheless. */
+/* Reports a damaged row. The listing goes on. */
 static void list_damaged(void *arg, const char *key, const char *why)
 {
     struct listing *l = arg;

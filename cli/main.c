@@ -1,5 +1,5 @@
 /*
- * main.c - the command `holdfast`: finds the subcommand, and says what went wrong.
+ * main.c - the command `holdfast`: finds and runs the subcommand, and prints messages.
  */
 #include "cli.h"
 
@@ -193,8 +193,8 @@ static size_t distance(const char *a, const char *b)
     return row[n][m];
 }
 
-/* Returns the command that a mistyped word means, of which a third of the letters may be wrong;
-   NULL: none. */
+/* Returns the subcommand that is most like a mistyped word, of whose letters up to a third may be
+   wrong; NULL: none. */
 static const struct command *command_like(const char *word)
 {
     const struct command *found = NULL;
@@ -210,8 +210,8 @@ static const struct command *command_like(const char *word)
     return found;
 }
 
-/* Stores the URL of a -S before the subcommand. Refuses the name of a command: then the variable
-   that was to name the store is empty. */
+/* Takes the URL of a -S before the subcommand. Refuses the name of a subcommand: in `-S $URL run`
+   with an empty variable "run" would be taken for the URL. */
 static int take_url_before_command(char *arg)
 {
     if (find(arg))
@@ -228,8 +228,8 @@ static int asks_version(const char *word)
     return !strcmp(word, "--version") || !strcmp(word, "-V");
 }
 
-/* Reads the options before the subcommand; *ret_at is its place. Returns 0, -1 (help was printed),
-   or the exit status. */
+/* Reads the options before the subcommand. *ret_at: the subcommand's index. Returns 0; -1: help was
+   printed; or the exit status. */
 static int leading_options(int argc, char **argv, int *ret_at)
 {
     int i = 1, status = 0;
@@ -259,9 +259,9 @@ static int leading_options(int argc, char **argv, int *ret_at)
     return status;
 }
 
-/* Opens a stand-in for each standard descriptor that the caller has closed; otherwise the store's
-   file would get its number. Use of the stand-in fails as use of a closed descriptor does, needs no
-   /dev, and the command doesn't inherit it. */
+/* Occupies the standard descriptors that the caller has closed (hf__low_hold), for as long as this
+   process lives; otherwise the store's file would get such a number. Reads and writes on them fail
+   as on a closed one, and the command doesn't inherit them. Returns 0 or the exit status. */
 static int keep_standard_descriptors(void)
 {
     hf__low_hold();
@@ -274,8 +274,8 @@ static int keep_standard_descriptors(void)
     return 0;
 }
 
-/* Returns 1 if `acquire` is meant, even if the arguments are wrong. With an empty variable, -S
-   takes the command as its value: `-S $URL acquire KEY`. */
+/* Returns 1 if the subcommand is meant to be `acquire`, even if the arguments are wrong. In `-S
+   $URL acquire KEY` with an empty variable "acquire" is the value of -S. */
 static int wants_grants(int argc, char **argv)
 {
     int at = 1, asks = 0;

@@ -1,5 +1,5 @@
 /*
- * once.c - holdfast once: a command that runs once per event, in the process that comes first.
+ * once.c - holdfast once: runs a command for an event, unless the event is marked as done.
  */
 #include "job.h"
 
@@ -7,7 +7,7 @@
 
 enum {
     RETRY_US = 250000,
-    MARKED_MS = 5000 /* so long a signal waits for the mark of an event that has run */
+    MARKED_MS = 5000 /* after a signal: how long the marking of an event that has run may take */
 };
 
 static int already_done(const char *key, const hf_once *done, int quiet)
@@ -32,10 +32,10 @@ static int64_t lease_end_us(hf_lock *lock)
 static int is_away(int rc) { return rc == HF_UNAVAILABLE || rc == HF_UNKNOWN; }
 
 /*
- * Releases a lock whose release the store didn't answer, every RETRY_US until the lease ends.
- * Otherwise the key stays held until then, and no client can run the event. `rc` and *err: of the
- * first attempt. A signal ends it (*ret_sig; *ret_typed: it was typed). Returns 0: the lock is
- * released; otherwise an error, also if the lease has ended meanwhile.
+ * Repeats a release that the store didn't answer, every RETRY_US until the lease ends. Otherwise
+ * the key would stay held until then, and no client could run the event. `rc` and *err: of the
+ * first attempt. A signal ends the repetitions (*ret_sig; *ret_typed: as of pending_end_signal).
+ * Returns: 0: the lock is released; otherwise the error, also if the lease has ended meanwhile.
  */
 static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t until_us, int rc,
                             int *ret_sig, int *ret_typed, hf_error *err)
@@ -51,7 +51,8 @@ static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t 
     }
     progress_end();
     if (rc != HF_LOST) return rc;
-    /* an earlier release whose reply was lost had been carried out */
+    /* LOST before the lease has ended: an earlier release, whose reply was lost, was carried out.
+     */
     if (hf__local_us() < until_us) return 0;
     *err = first;
     return first.code;
@@ -72,13 +73,13 @@ static void mark_body(void *arg)
     __atomic_store_n(&m->is_done, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Marks the event as done. That is tried while the hold lasts if the store is away: a signal ends
-   this process MARKED_MS later. *ret_sig: a signal that came meanwhile. Returns the result of
-   hf_once_finish. */
+/* Marks the event as done (hf_once_finish, which tries again while the hold lasts if the store
+   doesn't answer). After a signal it may take MARKED_MS more. *ret_sig: the signal. Returns the
+   result of hf_once_finish. */
 static int mark(hf *store, const char *key, hf_lock *lock, int64_t keep_ms, int *ret_sig,
                 int *ret_typed, hf_error *err)
 {
-    static struct marking m; /* static, as its error: its thread may be left behind */
+    static struct marking m; /* static, as `own`: the thread may still use them */
     static hf_error own;
     int sig = -1;
     m = (struct marking){lock, keep_ms, &own, 0, 0};
@@ -130,9 +131,9 @@ static void conclude_lost(void *arg)
 /* Calls conclude; if the lock was lost, for LOST_END_MS at most. Returns the exit status. */
 static int finish(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
 {
-    static struct concluding c; /* static: the thread that uses it may be left behind */
+    static struct concluding c; /* static: the thread may still use it */
     if (!end->lost || hf_session_fd(store) >= 0) return conclude(store, o, lock, end);
-    limit_end_in(LOST_END_MS); /* of the close, too */
+    limit_end_in(LOST_END_MS); /* for the close, too */
     c = (struct concluding){store, o, lock, end, end->status};
     if (!done_within(LOST_END_MS, conclude_lost, &c)) leave_now(end->status);
     return c.status;
@@ -140,7 +141,7 @@ static int finish(hf *store, const struct options *o, hf_lock *lock, const struc
 
 int once_command(const struct command *self, int argc, char **argv)
 {
-    static struct options o; /* static: they are read after the jump to damage_return() */
+    static struct options o; /* static: used after a jump to damage_return() */
     static struct got got;
     static struct job_end end;
     static hf *store;
@@ -150,7 +151,7 @@ int once_command(const struct command *self, int argc, char **argv)
     if (!status) status = want_args(&o, 1, 1, "key");
     if (status) return status < 0 ? finish_output() : status;
     write_note(note, o.argv);
-    write_owner(owner); /* the owner, which the mark of the event keeps */
+    write_owner(owner); /* the marker of the event keeps this owner */
     store_owner = owner;
     watch_for_damage();
     if (damage_return()) return damaged_job();

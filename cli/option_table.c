@@ -10,7 +10,7 @@
 static const struct {
     struct option option;
     unsigned takes;    /* which commands have it: one of enum takes; 0: every command */
-    const char *value; /* what it is followed by */
+    const char *value; /* the kind of its value, for help; NULL: none */
     const char *help;  /* NULL: another spelling of the option above */
 } table[] = {
     {{"nonblock", no_argument, NULL, 'n'}, TAKES_WAIT, NULL, "don't wait for the key"},

@@ -1,5 +1,5 @@
 /*
- * option_table.h - every option of the command, once: what it is called, takes and does.
+ * option_table.h - the table of all options: names, values, help, and which commands have them.
  */
 #ifndef HF_OPTION_TABLE_H
 #define HF_OPTION_TABLE_H
@@ -23,13 +23,14 @@ enum long_only {
 
 enum { OPTIONS_CAP = 40 };
 
-/* Writes the options of a command that takes these groups (enum takes), as getopt_long expects
-   them. `stop`: the first operand ends them. */
+/* Fills the lists for getopt_long with the options of the groups `takes` (enum takes). `stop`: the
+   first operand ends the options. */
 void option_lists(unsigned takes, int stop, struct option longs[OPTIONS_CAP], char *shorts,
                   size_t cap);
-/* Prints them, one a line. */
+/* Prints the help of these options, a line for each. */
 void print_options(unsigned takes);
-/* Returns the option, such as "--lease", whose beginning is most like the word; NULL: none is. */
+/* Returns the option, such as "--lease", that has most first letters in common with the word; NULL:
+   none has two. */
 const char *option_like(const char *word, unsigned takes);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * options.c - what the subcommands share of their command lines: options, times, operands.
+ * options.c - parses command lines: options, times, operands.
  *
- * Operands and a command to run may be told apart in two ways: "KEY... -- CMD ARG...", where
- * options may stand anywhere before the "--", and as flock(1) has it, "KEY CMD ARG..." and "KEY -c
- * 'SHELL COMMAND'", where options end at the key.
+ * A command to run may follow the operands in two ways. After "--": "KEY... -- CMD ARG...", with
+ * options anywhere before the "--". Or as in flock(1): "KEY CMD ARG..." and "KEY -c 'SHELL
+ * COMMAND'", with options before the key only.
  */
 #include "cli.h"
 
@@ -16,8 +16,8 @@
 
 /* ---- values ---- */
 
-/* Reads digits with at most one point in them, as thousandths, rounded up (at most 4e15). Returns
-   -1 if the text isn't that. */
+/* Reads digits with at most one decimal point from *text, and moves *text behind them. Returns
+   thousandths, rounded up, at most 4e15; -1: there is no such number. */
 static int64_t decimal(const char **text)
 {
     const char *s = *text;
@@ -104,8 +104,8 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
 
 /* ---- parsing ---- */
 
-/* Returns the options of a lock, without --max-hold: the library would end the hold before the
-   command has ended. child.c stops the command instead. */
+/* Returns the options for the library, without --max-hold: the library would end the hold while the
+   command still runs. child.c stops the command instead. */
 hf_options lock_options(const struct options *o)
 {
     hf_options to = HF_OPTIONS_INIT;
@@ -119,8 +119,8 @@ hf_options lock_options(const struct options *o)
     return to;
 }
 
-/* Takes one option of a command that runs something or takes a lock. Returns 0, the exit status, or
-   1: it is another option. */
+/* Takes one option, if it is one of a command that runs another or takes a lock. Returns 0, the
+   exit status, or 1: it is another option. */
 static int lock_option(int c, const char *value, struct options *o)
 {
     const int64_t day = 86400000, year = 365 * day;
@@ -214,7 +214,7 @@ static int other_option(const struct command *self, unsigned takes, int c, char 
     return rc;
 }
 
-/* Reports the option that getopt has refused. */
+/* Reports the option that getopt_long has refused. Returns the exit status. */
 static int bad_option(int c, char *const *argv, int index, unsigned takes)
 {
     const char *word = argv[optind - 1], *meant;
@@ -225,7 +225,8 @@ static int bad_option(int c, char *const *argv, int index, unsigned takes)
                  : bad_usage("bad option '%s'", word);
 }
 
-/* Parses options up to `end`, gathering the operands that stand among them. */
+/* Parses options up to argv[end], and collects the operands among them. `stop`: as of option_lists.
+ */
 static int parse_upto(const struct command *self, unsigned takes, int end, char **argv, int stop,
                       struct options *o)
 {
@@ -246,7 +247,7 @@ static int parse_upto(const struct command *self, unsigned takes, int end, char 
     return 0;
 }
 
-/* Refuses options that contradict each other. */
+/* Refuses options that contradict each other. Returns 0 or the exit status. */
 static int contradiction(const struct options *o)
 {
     if (o->no_wait && o->waits && o->wait_ms)
@@ -322,8 +323,8 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     int rc = parse_upto(self, takes, style_of_flock ? argc : dashes, argv, style_of_flock, o);
     if (rc) return rc;
     if (!style_of_flock && o->n_args == 0) {
-        /* A first "--" stands before the keys, for keys that look like options. There may be a
-           second one. */
+        /* A "--" before the keys is for keys that look like options. There may be a second one,
+           before the command. */
         int first = dashes + 1;
         keys_follow = 1;
         o->args = argv + first;
@@ -338,7 +339,7 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     if (!o->n_args) return bad_usage("no key");
     o->argv = argv + dashes + 1;
     if (!*o->argv) return bad_usage("no command after \"--\"");
-    /* A user of flock(1) may mean a "--" of the command's own. */
+    /* A user of flock(1) may have meant: KEY CMD -- ARG. */
     if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && is_program(o->args[1]))
         say("'%s' before \"--\" is taken for a key, not for the command", o->args[1]);
     return 0;

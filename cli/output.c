@@ -1,11 +1,12 @@
 /*
- * output.c - messages to standard error that never hold this process up.
+ * output.c - writes messages to standard error, without blocking the threads that print them.
  *
- * A terminal whose output is stopped (Ctrl-S, a stalled ssh) and a full pipe block the thread that
- * writes. A granted command must start, and a lost one be stopped, all the same. So a thread of its
- * own writes what is queued here. The other threads wait for it only while it writes without
- * blocking, so that messages stand before what the command prints. Otherwise they go on without it.
- * SIGTTOU is blocked in the writing thread, so `stty tostop` doesn't stop this process either.
+ * A full pipe, or a terminal whose output is stopped (Ctrl-S, a stalled ssh), blocks the thread
+ * that writes. All the same the command must start when the key is granted, and be stopped when a
+ * lock is lost. So messages are queued, and the writing thread writes them. Another thread waits
+ * for it only while the descriptor takes text, so that messages appear before what the command
+ * prints. SIGTTOU is blocked in the writing thread, so that `stty tostop` doesn't stop this process
+ * either.
  */
 #include "cli.h"
 
@@ -20,17 +21,17 @@
 enum {
     QUEUE_CAP = 65536,
     PATIENCE_MS = 200, /* how long to wait for a write that should succeed at once */
-    FAREWELL_MS = 300, /* how long to wait for what is still queued when this process ends */
-    /* how often to yield to a writing thread that could write, but hasn't run yet */
+    FAREWELL_MS = 300, /* when this process ends: how long to wait for queued text */
+    /* and how often to yield to a writing thread that could write, but hasn't run yet */
     FAREWELLS = 30
 };
 
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    int runs;        /* the writing thread: 1: it runs; -1: it can't be started */
-    int late;        /* it didn't write in time: no thread waits for it until it has written */
-    size_t n, taken; /* how many bytes are queued; how many it is writing */
+    int runs;        /* 1: the writing thread runs; -1: it can't be started */
+    int late;        /* 1: the last text wasn't written in time: no thread waits until it is */
+    size_t n, taken; /* how many bytes are queued; how many the writing thread has taken */
     char text[QUEUE_CAP];
 } out = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -40,13 +41,13 @@ static int writable(int ms)
     return poll(&fd, 1, ms) > 0;
 }
 
-/* Writes all of the text, unless a write fails. */
+/* Writes all of the text, or as much as can be written until a write fails. */
 static void write_all(const char *text, size_t n)
 {
     while (n) {
         ssize_t done = write(STDERR_FILENO, text, n);
         if (done < 0 && errno == EAGAIN) writable(-1);
-        if (done < 0 && errno != EAGAIN && errno != EINTR) return; /* nobody reads it any more */
+        if (done < 0 && errno != EAGAIN && errno != EINTR) return; /* as without a reader */
         if (done <= 0) continue;
         text += done;
         n -= (size_t)done;
@@ -78,7 +79,7 @@ int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg)
 {
     sigset_t all, before;
     sigfillset(&all);
-    /* for damage.c: a fault whose signal is blocked would kill the process */
+    /* Not blocked, for damage.c: a fault whose signal is blocked kills the process. */
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -87,7 +88,7 @@ int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg)
     return rc ? -1 : 0;
 }
 
-/* Starts the writing thread if none runs. Under the mutex. */
+/* Starts the writing thread unless it runs. Under out.mu. */
 static void need_writer(void)
 {
     pthread_t thread;
@@ -97,7 +98,7 @@ static void need_writer(void)
     if (out.runs > 0) pthread_detach(thread);
 }
 
-/* Waits until all queued text is written, at most this long. Under the mutex. */
+/* Waits until all queued text is written, for `ms` at most. Under out.mu. */
 static void await_writer(int ms)
 {
     int64_t until_us = hf__local_us() + ms * 1000;
@@ -111,7 +112,7 @@ int output_add(const char *text, size_t n, const int *unless)
     pthread_mutex_lock(&out.mu);
     need_writer();
     int asked = !unless || !*unless, room = n <= sizeof out.text - out.n;
-    /* A line that is replaced later isn't queued behind text that is stuck. */
+    /* A line that is replaced later isn't queued behind text that isn't written yet. */
     if (unless && (out.n || out.taken)) asked = 0;
     if (asked && room && out.runs > 0) {
         memcpy(out.text + out.n, text, n);

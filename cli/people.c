@@ -1,8 +1,8 @@
 /*
- * people.c - describes holders and waiters, for people.
+ * people.c - describes holders and waiters, by the notes in their rows.
  *
- * A note is "host=H pid=P user=U command=C", percent-encoded, the command last. A note comes from
- * other programs and machines: it is never trusted, only shown.
+ * A note is "host=H pid=P user=U command=C", with percent-encoded values, the command last. Notes
+ * come from other programs and machines, so they are shown, but never trusted.
  */
 #include "cli.h"
 
@@ -47,7 +47,7 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes up to `end` what is percent-encoded, leaving the rest as it is. */
+/* Percent-decodes the text up to `end`; a '%' that isn't followed by two digits stays. */
 static void decode(const char *from, const char *end, char *to, size_t cap)
 {
     char raw[HF_NOTE_CAP];
@@ -79,12 +79,13 @@ void read_note(const char *note, struct person *ret)
     char *end;
     ret->pid = strtol(pid, &end, 10);
     if (*end || ret->pid < 0) ret->pid = 0;
-    /* A note that a user has written is shown as it is. */
+    /* A note without these fields was written by a user: the whole of it is shown. */
     if (!ret->host[0] && !ret->pid && !ret->command[0])
         hf__show_text(note, ret->command, sizeof ret->command);
 }
 
-/* Appends the text, percent-encoded where it would break the line; stops where it is full. */
+/* Appends the text, with '%', spaces and what isn't printable ASCII percent-encoded. Cuts what has
+   no room. */
 static void encode(char *to, size_t cap, const char *text)
 {
     size_t at = strlen(to);
@@ -106,8 +107,8 @@ static void add(char *to, size_t cap, const char *plain)
     snprintf(to + at, cap - at, "%s", plain);
 }
 
-/* Writes a command line for others to read, without the secrets in URLs, the only place where they
-   are recognized. */
+/* Appends a part of a command line, with the secrets in its URLs wiped. Other secrets can't be
+   recognized. */
 static void encode_command(char *to, size_t cap, const char *text)
 {
     char *shown = strdup(text);
@@ -116,7 +117,7 @@ static void encode_command(char *to, size_t cap, const char *text)
     free(shown);
 }
 
-/* Appends the arguments of another process, if that process still exists. */
+/* Appends the command line of another process, if that process still exists. */
 static void add_command_of(char *to, size_t cap, pid_t pid)
 {
     char path[40], args[4096]; /* more than fits, because a secret that was cut isn't recognized */
@@ -131,8 +132,8 @@ static void add_command_of(char *to, size_t cap, pid_t pid)
     encode_command(to, cap, args);
 }
 
-/* The user's name as the environment has it, because asking a directory server takes time. "": it
-   has none. */
+/* Returns the user's name from the environment ("": none). getpwuid isn't called, because it may
+   ask a directory server. */
 static const char *user_name(void)
 {
     const char *user = getenv("USER");
@@ -156,8 +157,8 @@ void write_owner(char owner[HF_OWNER_CAP])
              (unsigned long long)unique);
 }
 
-/* Returns where the random digits of write_owner begin, with the colon before them; NULL: the owner
-   has none. */
+/* Returns the end of an owner of write_owner: the colon and the random digits; NULL: it is another
+   owner. */
 static const char *random_part(const char *owner)
 {
     size_t n = strlen(owner);
@@ -196,9 +197,9 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     }
 }
 
-/* Looks for processes that hold on. `holdfast run` passes its hold on to its command, so the hold
-   lasts after the process that the note names has ended: the processes that it started hold the key
-   then. Only processes of this machine can be found. */
+/* `holdfast run` gives its command the descriptor on which the hold depends. So after the end of
+   the process that the note names, processes that it has started may still hold. Only processes of
+   this machine can be checked. */
 int is_carried(const hf_party_info *p)
 {
     struct person who;
@@ -210,8 +211,8 @@ int is_carried(const hf_party_info *p)
            kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
 
-/* Returns 1 if a user has chosen this owner. An owner that the library has generated isn't
-   shown. */
+/* Returns 1 if a user has chosen this owner; 0 if write_owner or the library has made it, which
+   isn't shown. */
 static int was_chosen(const char *owner)
 {
     if (random_part(owner)) return 0;

@@ -1,5 +1,5 @@
 /*
- * prune.c - holdfast prune: deletes the rows of keys that nobody has used for long.
+ * prune.c - holdfast prune: deletes the rows of keys that were not used for long.
  */
 #include "cli.h"
 

@@ -1,13 +1,12 @@
 /*
- * refusal.c - what `holdfast acquire` prints if it doesn't acquire: text that fails where it is
- * evaluated.
+ * refusal.c - the refusal: what `holdfast acquire` prints if it doesn't acquire. A shell that
+ * evaluates it fails.
  *
- * In `eval "$(holdfast acquire ...)"` the shell drops the exit status of the command, and
- * evaluating no text at all is a success: the script would go on without the lock. So each end
- * without a grant prints text that clears the variables and fails with the exit status: an option
- * that is wrong, a store that is away, a signal at any time, help that was asked for. What ends
- * without being able to print (SIGKILL, a command that isn't found) isn't covered: see
- * holdfast-acquire(1).
+ * In `eval "$(holdfast acquire ...)"` the shell drops the exit status of holdfast, and evaluating
+ * no text succeeds: the script would go on without the lock. So every end without a grant (a wrong
+ * option, a store that doesn't answer, a signal, help) prints text that clears the variables, and
+ * that fails with the exit status when it is evaluated. This doesn't help if nothing can be printed
+ * (SIGKILL, holdfast isn't found): see holdfast-acquire(1).
  */
 #include "cli.h"
 
@@ -16,17 +15,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The signals that end a process without a handler, and may reach this one. */
+/* Signals that may come, and end a process that has no handler for them. */
 static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL, SIGABRT, SIGFPE,  SIGSEGV,  SIGALRM,
                              SIGTERM, SIGUSR1, SIGUSR2, SIGSYS, SIGTRAP, SIGXCPU, SIGVTALRM};
 
 #define CLEAR "unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; "
 
-static volatile sig_atomic_t armed; /* 1: print it as shell text; 2: as JSON; 0: don't, or it was
-                                       printed */
-static char reason[1024];           /* what was said last */
+static volatile sig_atomic_t armed; /* 1: print the refusal as shell text; 2: as JSON; 0: don't, or
+                                       it was printed */
+static char reason[1024];           /* the last message */
 
-/* Appends the number. */
+/* Writes a number below 1,000. Returns its length. */
 static size_t add_number(char *to, int n)
 {
     size_t at = 0;
@@ -35,7 +34,7 @@ static size_t add_number(char *to, int n)
     return at;
 }
 
-/* Prints the refusal. Async-signal-safe. */
+/* Prints the text `before`, the status and the text `after`. Async-signal-safe. */
 static void print(const char *before, int status, const char *after)
 {
     char text[256];
@@ -46,7 +45,7 @@ static void print(const char *before, int status, const char *after)
     n += m;
     while (at < n) {
         ssize_t done = write(STDOUT_FILENO, text + at, n - at);
-        if (done <= 0 && errno != EINTR) return; /* nobody reads it */
+        if (done <= 0 && errno != EINTR) return; /* as without a reader */
         if (done > 0) at += (size_t)done;
     }
 }
@@ -55,7 +54,7 @@ void refuse(int status)
 {
     int how = armed;
     armed = 0;
-    /* also with -E 0, because the shell that evaluates this has no lock */
+    /* Fails even with -E 0, because the shell that evaluates this has no lock. */
     if (!status) status = EXIT_BUSY;
     if (how == 1) print(CLEAR "(exit ", status, ")\n");
     if (how == 2) print("{\"held\":false,\"status\":", status, "}\n");
@@ -76,7 +75,7 @@ static void on_deadly(int sig)
 void refuse_begin(int argc, char *const *argv)
 {
     struct sigaction act = {.sa_handler = on_deadly}, now;
-    armed = isatty(STDOUT_FILENO) ? 0 : 1; /* nothing evaluates what a terminal shows */
+    armed = isatty(STDOUT_FILENO) ? 0 : 1; /* no shell evaluates what goes to a terminal */
     for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
         if (!strcmp(argv[i], "--json")) armed = 2;
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
@@ -86,8 +85,8 @@ void refuse_begin(int argc, char *const *argv)
 
 void refuse_end(void) { armed = 0; }
 
-/* Begins a quoted here-document that nothing reads, so that a shell runs nothing of what
-   follows. */
+/* Begins a here-document as the input of `:`, so that a shell that evaluates the text runs nothing
+   of it. */
 void answer_begin(void)
 {
     if (armed == 1) fputs(": <<'END'\n", stdout);
@@ -112,7 +111,7 @@ int refused(int status)
                            "error", *reason ? reason : NULL);
     if (line) {
         fputs(line, stdout);
-        if (fflush(stdout)) clearerr(stdout); /* the status tells */
+        if (fflush(stdout)) clearerr(stdout); /* if it can't be written, the status has to do */
         armed = 0;
     }
     free(line);

@@ -1,5 +1,5 @@
 /*
- * run.c - holdfast run: a command that holds keys while it runs.
+ * run.c - holdfast run: holds keys while a command runs.
  */
 #include "job.h"
 
@@ -37,11 +37,12 @@ static const char *token_of(const hf_lock *lock, char *scratch)
     return scratch;
 }
 
-/* The command isn't given the secrets by which this process uses the store (see doc/stores). It may
-   set its own. */
+/* Variables with secrets for this process's own use of the store (see doc/stores). They are removed
+   from the command's environment. */
 static const char *const secrets[] = {"FIRESTORE_ID_TOKEN"};
 
-/* Returns the grants of all runs around this one; NULL: there are none, or out of memory. */
+/* Returns the value of HOLDFAST_OUTER for the command: the tokens of all outer runs, under which
+   this process runs; NULL: there are none, or no memory. */
 static char *outer_tokens(void)
 {
     const char *outer = getenv("HOLDFAST_OUTER"), *inner = getenv("HOLDFAST_TOKEN");
@@ -59,7 +60,7 @@ static char *outer_tokens(void)
     return all;
 }
 
-/* Sets our variables in place of inherited ones, also if one of those stands there twice. */
+/* Sets the variables HOLDFAST_* for the command, in place of all inherited ones of that name. */
 static int set_environment(const hf *store, const struct got *got)
 {
     char *outer = outer_tokens();
@@ -92,12 +93,12 @@ struct holding { /* the locks to release */
     hf *store;
     const struct got *got;
     const struct options *o;
-    int quiet;       /* a line was printed that the lock is lost */
-    int lost;        /* a release found a lock lost (atomic) */
-    const char *key; /* the lock that is being released (atomic) */
+    int quiet;       /* 1: don't print that a lock is lost: that was printed, or is ignored */
+    int lost;        /* 1: a release has found a lock lost (atomic) */
+    const char *key; /* of the lock that is being released (atomic) */
 };
 
-/* Releases all locks. Prints a line for a lock that turns out to be lost. */
+/* Releases all locks. Reports a lock that turns out to be lost, unless `quiet`. */
 static void give_back(void *arg)
 {
     struct holding *h = arg;
@@ -119,13 +120,13 @@ static int all_lost(const struct got *got)
     return i == got->n;
 }
 
-/* Returns how long a release of the locks may take: no longer than their leases, which end by
-   themselves. For lost locks it is short, because their store may still not answer. */
+/* Returns how long the release of the locks may take: no longer than their leases last, which then
+   end by themselves. After a loss only LOST_END_MS, because the store may still not answer. */
 static int64_t give_back_ms(const struct got *got, const struct options *o, int lost)
 {
     int64_t most_ms = 0;
     if (lost) return LOST_END_MS;
-    if (o->max_hold_ms) return GIVE_BACK_MS; /* which ends before the lease */
+    if (o->max_hold_ms) return GIVE_BACK_MS; /* --max-hold may pass before the lease ends */
     for (size_t i = 0; i < got->n; i++) {
         int64_t left_ms = hf_left_ms(got->locks[i]);
         if (left_ms > most_ms) most_ms = left_ms;
@@ -134,14 +135,14 @@ static int64_t give_back_ms(const struct got *got, const struct options *o, int 
     return most_ms < GIVE_BACK_MS ? most_ms : GIVE_BACK_MS;
 }
 
-/* Ends the holds. If that takes too long, ends this process. */
+/* Releases the locks, unless processes go on holding. If that takes too long, ends this process. */
 static void finish(hf *store, const struct got *got, const struct options *o, struct job_end *end)
 {
-    static struct holding h; /* static: the thread that uses it may be left behind */
+    static struct holding h; /* static: the thread may still use it */
     int ignores = o->on_lost == ON_LOST_IGNORE, lost = end->lost || (ignores && all_lost(got));
     h = (struct holding){store, got, o, end->lost || ignores, 0, ""};
     int done = 1;
-    if (lost) limit_end_in(LOST_END_MS); /* of the close, too */
+    if (lost) limit_end_in(LOST_END_MS); /* for the close, too */
     if (hf_session_fd(store) >= 0)
         give_back(&h);
     else
@@ -161,7 +162,7 @@ int become_command(hf *store, const struct got *got, char **argv)
     return EXIT_INTERNAL;
 }
 
-/* Returns the text that says what the state is if the command can't be started. */
+/* Returns the state for not_started, if the command can't be started. */
 static const char *unstarted(const struct options *o)
 {
     if (o->at_most_once) return "nothing was executed, and the event stays marked as done";
@@ -187,9 +188,9 @@ int run_holding(hf *store, const struct got *got, const struct options *o, int64
 }
 
 /* Returns 1 if processes that the command left behind go on holding, as under flock(1): they have
-   its descriptor open, and the hold ends with the last of them. A release before --at-least has
-   passed would set an end at that time for these processes, too, so `run` waits for them, or for
-   that time. */
+   the hold's descriptor open, and the hold ends with the last of them. Before --at-least has
+   passed, waits for their end or for that time: a release now would end the hold at that time,
+   although the processes may go on. */
 static int stays_held(const struct options *o, int64_t got_us, const struct job_end *end,
                       int *ret_sig, int *ret_typed)
 {
@@ -206,7 +207,7 @@ static int stays_held(const struct options *o, int64_t got_us, const struct job_
 
 int run_command(const struct command *self, int argc, char **argv)
 {
-    static struct options o; /* static: they are read after the jump to damage_return() */
+    static struct options o; /* static: used after a jump to damage_return() */
     static struct got got;
     static struct job_end end;
     static hf *store;

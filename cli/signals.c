@@ -1,8 +1,9 @@
 /*
- * signals.c - the signals that end a wait, and those that a running command gets.
+ * signals.c - the signals that end a wait, and those that are passed on to a command.
  *
- * They are blocked and read, so that none is lost between "asked for" and "started". What was
- * ignored when this process began (nohup) stays so.
+ * They are blocked, and read from a descriptor, so that none is lost between the request for a key
+ * and the start of the command. Signals that were ignored when this process began (nohup) stay
+ * ignored.
  */
 #include "cli.h"
 
@@ -55,7 +56,7 @@ void block_signals(void)
 void block_job_signals(void)
 {
     struct sigaction standard = {.sa_handler = SIG_DFL};
-    /* An ignored SIGCHLD would let the kernel throw the command's status away. */
+    /* If SIGCHLD were ignored, the kernel would discard the command's status. */
     sigaction(SIGCHLD, &standard, NULL);
     for (int i = 0; i < OTHERS; i++)
         if (others[i] == SIGWINCH || others[i] == SIGCHLD)

@@ -1,5 +1,5 @@
 /*
- * start.c - starting a command that holds locks. See child.c.
+ * start.c - starts a command that holds locks. See job.h. (child.c watches it.)
  */
 #include "job.h"
 
@@ -18,8 +18,8 @@ int death_signal(const struct job *job, int carries)
     return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
 }
 
-/* Returns 1 if the parent has ended; 0 also if the parent is in another PID namespace, as under
-   `unshare -p`, where that can't be seen. */
+/* Returns 1 if the parent has ended. Returns 0 if it hasn't, or if it is in another PID namespace
+   (as under `unshare -p`), where its end can't be seen. */
 static int orphaned(pid_t parent)
 {
     pid_t now = getppid();

@@ -1,8 +1,8 @@
 /*
- * store_url.c - which store a command is about: where its URL comes from, and opening it.
+ * store_url.c - finds the store's URL, and opens the store.
  *
- * The URL is that of -S, else of $HOLDFAST_STORE, else the first line of the machine's own file,
- * else the file: store in the user's state directory.
+ * The URL is that of -S, else of $HOLDFAST_STORE, else the first line of /etc/holdfast/store, else
+ * "file:", the default store in the user's state directory.
  */
 #include "cli.h"
 
@@ -20,8 +20,8 @@ const char *store_from = "-S";
 int store_told, store_quiet;
 static int secret_shown; /* 1: the arguments had a URL with a secret */
 
-/* Wipes the password in the userinfo of a URL at `user`: up to the last '@', for a store's URL has
-   none behind its host. Of other programs' URLs that may wipe more. */
+/* Wipes the password of a URL whose authority begins at `user`: up to the last '@', because a
+   store's URL has no '@' after the host. In URLs of other programs this may wipe more. */
 static int wipe_password(char *user)
 {
     int found = 0;
@@ -63,7 +63,8 @@ int wipe_url(char *text)
     return found;
 }
 
-/* Reads the URL from the first line of a file; "-": from standard input. */
+/* Takes the URL from the first line of a file ("-": of standard input). Returns 0 or the exit
+   status. */
 static int url_from_file(const char *name)
 {
     FILE *f = !strcmp(name, "-") ? stdin : fopen(name, "re");
@@ -97,7 +98,7 @@ int take_url(char *arg)
     return 0;
 }
 
-/* Takes the machine's own store, if there is one. */
+/* Takes the machine's store, if there is one. Returns 0 or the exit status. */
 static int machine_store(void)
 {
     hf_error err;
@@ -113,7 +114,7 @@ static int machine_store(void)
     return 0;
 }
 
-/* Warns of a password in the arguments, once. Called when all options are known, because -q may
+/* Warns of a password in the arguments, once. Called after all options are parsed, because -q may
    follow the URL. */
 static void warn_of_secret(void)
 {
@@ -150,27 +151,27 @@ int may_pass(const hf_error *err)
 
 enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
 
-/* Returns how long one request may take. Even with -n, or a limit of 50 ms, a far server gets the
-   time to answer: such limits are for other holders of the key, not for the server. */
+/* Returns how long one request may take: 1 s at least, even with -n or a shorter limit, so that a
+   server far away can answer. Such limits are meant for other holders of the key. */
 static int64_t request_ms(int64_t wait_ms)
 {
     int64_t ms = !wait_ms ? QUICK_MS : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms : USUAL_MS;
     return ms < LEAST_MS ? LEAST_MS : ms;
 }
 
-/* Prints which store was opened, if -v asks for that. */
+/* Prints which store was opened, if -v asks for that. Returns 0. */
 static int opened(hf *store)
 {
     if (store_told) say("the store is %s (%s)", hf_store_url(store), store_from);
-    /* Commands whose holds outlive them don't close the store. This pointer keeps a leak checker
-       from reporting it. */
+    /* `acquire` doesn't close its handle. This pointer keeps a leak checker from reporting that. */
     static hf *volatile opened;
     opened = store;
     (void)opened;
     return 0;
 }
 
-/* Prints that the store can't be opened: for what, why, and what the state is. */
+/* Prints that the store can't be opened: for which command, why, and the state. Returns the exit
+   status. */
 static int not_opened(const hf_error *err)
 {
     say("%s: %s%s%s", command_about, err->text, command_undone ? "; " : "",
@@ -197,8 +198,8 @@ static int open_with(unsigned flags, hf **ret)
 
 int open_at_once(hf **ret) { return open_with(0, ret); }
 
-/* Sleeps between two attempts: twice as long each time, and by a random time more, so that
-   processes differ. */
+/* Sleeps before another attempt: twice as long each time, up to 1 s, and by a random part, so that
+   not all processes ask at the same time. */
 static void pause_before(int attempt)
 {
     enum { FIRST_MS = 50, MOST_MS = 1000 };

@@ -12,7 +12,7 @@
 
 static const hf_caps none;
 
-/* Prints one line. */
+/* Prints a line on stdout, in which text that may harm a terminal is changed (hf__show_text). */
 __attribute__((format(printf, 1, 2))) static void print_shown(const char *format, ...)
 {
     char *line;

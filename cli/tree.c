@@ -1,11 +1,11 @@
 /*
- * tree.c - the processes that a command has started, found in /proc.
+ * tree.c - finds the processes that a command has started, in /proc, and signals them.
  *
- * The command shares our process group (see child.c), so the group as a whole can't be signalled:
- * we are in it, and so may be the shell script that called us. Instead every process that descends
- * from the command is signalled by a descriptor of its own, so that a reused number never hits a
- * stranger. Orphans among them are our children (PR_SET_CHILD_SUBREAPER), so that descent can't be
- * escaped; a process that has made a session of its own (a daemon) is left alone.
+ * The command shares holdfast's process group (see child.c). So the group as a whole can't be
+ * signalled: holdfast is in it, and perhaps the script that called holdfast. Instead each
+ * descendant of the command is signalled by a pidfd, so that a process that has got a reused number
+ * isn't hit. Orphans among the descendants become children of holdfast (PR_SET_CHILD_SUBREAPER), so
+ * none is missed. A process that has made a session of its own (a daemon) is left alone.
  */
 #include "job.h"
 
@@ -21,7 +21,7 @@ struct process {
     pid_t pid, parent, group, session;
     char state;
     unsigned long long start;
-    int ours; /* it is the command's main process or a descendant of it */
+    int ours; /* 1: the command's main process or a descendant of it */
 };
 
 /* Reads /proc/PID/stat: "pid (name) state ppid pgrp session ... [22] starttime". */
@@ -71,8 +71,9 @@ static struct process *read_all(size_t *ret_n)
     return all;
 }
 
-/* Marks the command's processes among all. A child of this process that is older than the command
-   was started by the program that became `holdfast` by exec. */
+/* Sets `ours` of the command's processes: the main process, its descendants, and orphans that have
+   become children of this process. A child that is older than the command isn't one: it was started
+   by the program that became `holdfast` by exec. */
 static void mark(const struct tree *t, struct process *all, size_t n)
 {
     pid_t self = getpid();
@@ -97,8 +98,8 @@ void tree_init(struct tree *t, pid_t pid)
     t->session = getsid(0);
 }
 
-/* Notes the group and the session of the main process, which may change. After its end the last
-   ones count. */
+/* Notes the group and the session of the main process, which it may change. After its end those
+   that were noted last stay. */
 static void learn(struct tree *t, const struct process *all, size_t n)
 {
     for (size_t i = 0; !t->reaped && i < n; i++)
@@ -117,7 +118,7 @@ static int chosen(const struct tree *t, enum which which, const struct process *
     return p->session == t->session || p->session == getsid(0);
 }
 
-/* Signals the process that was read, not another one that has got its number since. */
+/* Signals this process, unless it has ended and another has got its number. */
 static void signal_exactly(const struct process *p, int sig)
 {
     struct process now;
@@ -135,8 +136,8 @@ size_t tree_signal(struct tree *t, enum which which, int sig)
 {
     size_t n, hit = 0;
     struct process *all = read_all(&n);
-    if (!n) { /* there is no /proc: signal at least the main process, whose number can't have been
-                 reused yet */
+    if (!n) { /* no /proc: signals at least the main process, whose number isn't reused before
+                 waitpid */
         free(all);
         return !t->reaped && !kill(t->pid, sig);
     }

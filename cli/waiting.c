@@ -1,9 +1,9 @@
 /*
- * waiting.c - the holder that is in the way: read from the store, and shown on a terminal while
+ * waiting.c - reads from the store which holder is in the way, and shows it on a terminal while
  * this process waits.
  *
- * A look may take as long as the store takes to answer. So the line on the terminal is written by a
- * thread of its own: the grant, which may come meanwhile, doesn't wait for it.
+ * A read takes as long as the store takes to answer. So a thread of its own reads and writes the
+ * live line, and doesn't delay the grant.
  */
 #include "cli.h"
 
@@ -20,9 +20,9 @@ void owner_mark(const char *owner, char *to, size_t cap)
     snprintf(to, cap, ":%016llx", (unsigned long long)hf_key_hash(owner, strlen(owner)));
 }
 
-/* Returns 1 if the grant is in the list. A grant of another key or store may have the same token,
-   but not the same owner, too. So the mark of its owner must follow the token, or the token must be
-   of `owner`, if that is known. */
+/* Returns 1 if the grant `p` is in the list of outer runs' tokens. A grant of another key or store
+   may have the same token, but then another owner. So the mark of p's owner must follow the token;
+   or p must be `owner`'s, if that isn't NULL. */
 static int listed(const char *list, const char *owner, const hf_party_info *p)
 {
     char mark[20], *end;
@@ -79,7 +79,7 @@ static struct {
     const struct want *want;
 } line = {.stop_fd = -1};
 
-/* Shows the line. Its least important part is at the end, where a narrow terminal cuts it. */
+/* Shows the live line. The end of it, which a narrow terminal cuts, is the least important. */
 static void show_line(void)
 {
     struct looking l = {.note = line.want->note};

@@ -1,5 +1,5 @@
 /*
- * watch.c - holdfast watch: what changes, as it is noticed, until interrupted.
+ * watch.c - holdfast watch: prints keys whose holders or waiters change, until a signal.
  */
 #include "cli.h"
 
@@ -16,9 +16,9 @@
 
 struct watching {
     const struct options *o;
-    hf *store;        /* NULL: not there yet */
-    int broken;       /* errno of a write that failed */
-    int looked, away; /* a look has succeeded; the last look failed, and that was printed */
+    hf *store;        /* NULL: the store doesn't exist yet */
+    int broken;       /* errno of a write that failed; 0: none */
+    int looked, away; /* 1: a look has succeeded; the last look failed, and that was printed */
     int status;
 };
 
@@ -39,7 +39,7 @@ static void print_change(FILE *to, const hf_info *info)
     putc('\n', to);
 }
 
-/* Checks the output while there is nothing to write. Returns 0, or why nothing can be written. */
+/* Checks stdout without writing. Returns 0; or an errno: text can't be written any more. */
 static int output_error(void)
 {
     struct pollfd out = {STDOUT_FILENO, 0, 0};
@@ -47,7 +47,7 @@ static int output_error(void)
     return out.revents & POLLNVAL ? EBADF : out.revents & POLLERR ? EPIPE : 0;
 }
 
-/* Writes one line, at once. */
+/* Writes the line of one key, without a buffer. */
 static void tell(struct watching *w, const hf_info *info)
 {
     char *line = w->o->json ? json_info(info) : NULL;
@@ -72,8 +72,8 @@ static int see(void *arg, const hf_info *info)
     return w->broken;
 }
 
-/* Judges a look that has failed. Returns 0 if the watch goes on: a store that has answered once may
-   be away for a while. */
+/* Called after a look that failed. Returns 0 if the watch goes on: the store has answered before,
+   and the failure may pass. */
 static int look_failed(void *arg, const hf_error *why)
 {
     struct watching *w = arg;
@@ -88,8 +88,8 @@ static int look_failed(void *arg, const hf_error *why)
     return 0;
 }
 
-/* Waits until the default store exists, which the first lock makes. Returns 0 with the store, or
-   with NULL if the watch is over. */
+/* Waits until the default store exists, which the first lock makes. Returns 0, with w->store (NULL:
+   the watch is over); or the exit status. */
 static int await_store(struct watching *w)
 {
     enum { LOOK_US = 250000 };
@@ -101,7 +101,7 @@ static int await_store(struct watching *w)
     return status;
 }
 
-/* Watches until something fails; otherwise only a signal ends it. */
+/* Watches until an error; only a signal ends it otherwise. */
 static void watch(void *arg)
 {
     struct watching *w = arg;
@@ -123,7 +123,7 @@ static void watch(void *arg)
 int watch_command(const struct command *self, int argc, char **argv)
 {
     static struct options o;
-    static struct watching w; /* static: the thread that uses it may be left behind */
+    static struct watching w; /* static: the thread may still use it */
     int typed = 0, status = parse_options(self, TAKES_JSON | TAKES_LOOK, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 1, "prefix");
     if (status) return status < 0 ? finish_output() : status;
@@ -133,7 +133,7 @@ int watch_command(const struct command *self, int argc, char **argv)
     if (status) return status;
     block_signals();
     int sig = done_or_signal(watch, &w, 0, &typed);
-    if (sig < 0) { /* no thread could be started: a signal ends this process at any point */
+    if (sig < 0) { /* no thread: watches here, and a signal ends this process */
         unblock_signals();
         watch(&w);
         sig = 0;
