@@ -29,7 +29,8 @@ export interface AcquireOptions {
      *  key once it is released, or its lease has ended; without a lease, and on `etcd:`, once the
      *  process has ended. */
     maxHold?: Time;
-    /** 0s to 1d. The key stays taken until this time after the grant. */
+    /** 0s to 1d. The key stays taken for this long after the grant, also if it is released
+     *  earlier. */
     atLeast?: Time;
     /** Together with any number of other shared holders. */
     shared?: boolean;
@@ -41,11 +42,12 @@ export interface AcquireOptions {
      */
     owner?: string;
     note?: string;
-    /** 16 bytes, or 32 hexadecimal digits: the same request asked again is the same grant. */
+    /** 16 bytes, or 32 hexadecimal digits. If a request with the same id is repeated, the result is
+     *  the same grant. */
     requestId?: Uint8Array | string;
     /** The grant isn't bound to this process; needs a lease; isn't renewed. */
     detached?: boolean;
-    /** Never stand in the store's queue: try again now and then. */
+    /** Never enters the store's queue: tries again now and then instead. */
     unqueued?: boolean;
     /** Waits without a limit even if the owner, or a callback around the call, holds the key: for
      *  a callback that doesn't wait for this call. */
@@ -63,8 +65,8 @@ export interface OnceOptions extends AcquireOptions {
     atMostOnce?: boolean;
 }
 
-/** One grant of one key. Keep it, not only its signal: one that is dropped without release() is
- *  lost, and given back when the garbage collector comes round (but a detached one). */
+/** One grant of one key. Keep the lock, not only its signal: if a lock is dropped without
+ *  release(), the garbage collector releases it at some time (a detached lock isn't released). */
 export class Lock {
     private constructor();
     readonly key: string;
@@ -72,19 +74,19 @@ export class Lock {
     readonly token: number;
     readonly owner: string;
     /**
-     * For how long the holder may believe in the lock; 0: lost or released; Infinity: no lease. On
-     * `mem:` and `file:` the store is asked.
+     * For how long the holder may still believe in the lock; 0: lost or released; Infinity: no
+     * lease. On `mem:` and `file:` each access asks the store.
      */
     readonly leftMs: number;
-    /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. While
-     *  nothing is left of the lock it is aborted whenever it is read from the lock anew; one that
-     *  was kept hears of it when the event loop comes round. */
+    /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. Each
+     *  access of this property checks the lock, so the signal that it returns is aborted as soon as
+     *  leftMs is 0. A signal that was read before is aborted when the event loop runs again. */
     readonly signal: AbortSignal;
-    /** Releases the key (closing its store has done so already); LockLost if it was no longer held.
-     *  A second call does nothing more, and has the same result. */
+    /** Releases the key; LockLost if it was no longer held. A second call sends no request, and has
+     *  the same result. */
     release(): Promise<void>;
     renew(lease?: Time): Promise<void>;
-    /** Asks the store; LockLost if it isn't held. */
+    /** Asks the store whether the lock is held; LockLost if it isn't. */
     confirm(): Promise<void>;
     /** Shows the token to the guard of the data, before they are read; see `holdfast guard`. */
     enter(where?: string): Promise<void>;
@@ -121,9 +123,9 @@ export interface Party {
 
 export interface Info {
     key: string;
-    /** 0: nobody has used the key. */
+    /** 0: the store has no row for the key. */
     rev: number;
-    /** Of the last grant. */
+    /** The token of the last grant. */
     token: number;
     now: number;
     /** The number of holders, and of waiters. */
@@ -141,8 +143,8 @@ export interface Info {
 
 export type Once<T> =
     | { ran: true; owner: string; result: string; value: T }
-    /** `value` is what the run returned, as JSON keeps it; undefined: nothing was kept, or it was
-     *  too large. */
+    /** `value` is what the run returned, as JSON keeps it; undefined if it returned nothing, or if
+     *  the value was too large. */
     | { ran: false; owner: string; result: string; at: number; value: T | undefined };
 
 export interface Stats {
@@ -195,8 +197,8 @@ export class Store {
     peek(key: string): Promise<Info>;
     /** Every key with the prefix. */
     list(prefix?: string, options?: { signal?: AbortSignal }): Showing;
-    /** Every key that is held or waited for, then each change as it is noticed. Of several changes
-     *  at once only the last one may be seen. */
+    /** Every key that is held or waited for, then each change when it is noticed. If a key changes
+     *  several times in quick succession, only the last state may be shown. */
     watch(prefix?: string, options?: { signal?: AbortSignal }): Showing;
     /** Ends the grant with this token, so that its holder loses it. */
     break(key: string, token: number): Promise<void>;
@@ -228,7 +230,7 @@ export class HoldfastError extends Error {
     readonly code: Code;
     readonly text: string;
     readonly key: string | undefined;
-    /** What it comes from, if that is known: an error of the system, or of loading the addon. */
+    /** The error behind this one, if it is known: of the system, or of loading the addon. */
     readonly cause?: unknown;
 }
 /** BUSY, TIMEOUT */
@@ -247,8 +249,8 @@ export class StoreFull extends HoldfastError {}
 export class PermissionDenied extends HoldfastError {}
 /** INVALID: an argument of a wrong value, or of a wrong type. */
 export class InvalidArgument extends HoldfastError {}
-/** RECURSIVE: without a limit the call would wait for a callback that waits for it, or for its own
- *  owner. */
+/** RECURSIVE: a call without a time limit would wait for a callback that waits for it, or for a
+ *  lock of its own owner. */
 export class RecursiveAcquire extends HoldfastError {}
 /** UNSUPPORTED */
 export class Unsupported extends HoldfastError {}

@@ -8,8 +8,9 @@ declare global {
     }
 }
 
-/** Releases, once; `using` and `await using` call it, too. With a store it returns a promise that
- *  is settled when the key is released. If nothing awaits that promise, a failure is a warning. */
+/** Releases the hold; a second call does nothing. `using` and `await using` call it, too. With a
+ *  store it returns a promise that is settled when the key is released. If no code awaits that
+ *  promise, a failure is a warning. */
 export interface Releaser {
     (): unknown;
     [Symbol.dispose](): void;
@@ -89,12 +90,13 @@ export class Semaphore implements SemaphoreInterface {
     cancel(): void;
 }
 
-/** The same lock with a limit for every wait. A wait with an earlier limit keeps that. */
+/** The same lock with a time limit for every wait. A wait with an earlier limit keeps its own. */
 export function withTimeout(mutex: MutexInterface, ms: number | string,
     error?: Error): MutexInterface;
 export function withTimeout(semaphore: SemaphoreInterface, ms: number | string,
     error?: Error): SemaphoreInterface;
-/** A request that isn't granted in this turn of the event loop is rejected. */
+/** The same lock, whose requests don't wait: a request that isn't granted in this turn of the event
+ *  loop is rejected. */
 export function tryAcquire(mutex: MutexInterface, error?: Error): MutexInterface;
 export function tryAcquire(semaphore: SemaphoreInterface, error?: Error): SemaphoreInterface;
 
@@ -102,7 +104,7 @@ export const E_TIMEOUT: Error;
 export const E_ALREADY_LOCKED: Error;
 export const E_CANCELED: Error;
 
-/** What runs under a key. */
+/** A function that runs while a key is held. */
 export interface Held {
     readonly key: string;
     /** Grows with every grant; with a store it is the fencing token. */

@@ -6,7 +6,8 @@ const native = require('./native.js');
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 let asking = 0; // how many open stores want it
 
-// No JavaScript runs between the release and the end: nobody goes on with what he doesn't hold.
+// Releases everything and ends the process. No JavaScript runs in between, so no code goes on
+// without the lock that it relies on.
 function end(signal) {
     // A program with a handler of its own ends the process itself.
     if (process.listeners(signal).some((listener) => listener !== end)) return;

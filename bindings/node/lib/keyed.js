@@ -110,7 +110,7 @@ class Stored {
     #closed = false;
     #store;
     #locks = new Map(); // key -> the locks of that key that this object holds
-    #waits = new Map(); // key -> what goes on
+    #waits = new Map(); // key -> the requests for it that are under way
 
     constructor(url, options) {
         this.#open = () => require('./store.js').open(url, options);
@@ -250,7 +250,7 @@ class KeyedMutex {
         });
     }
 
-    // Not now is null.
+    // Returns null if the key isn't free.
     async tryAcquire(key, options = NONE) {
         if (isOptions(options, 'acquire', key).wait)
             throw invalid('acquire', key, 'wait: tryAcquire never waits');

@@ -75,7 +75,7 @@ class Waiter {
     prev = null;
     next = null;
     line = null;
-    ends = null; // most have neither an end nor a signal
+    ends = null; // most waiters have neither a time limit nor a signal
 
     constructor(resolve, priority) {
         this.resolve = resolve;

@@ -4,7 +4,7 @@
 
 const heard = new WeakMap(); // signal -> its listener, and what that calls
 
-// The signal isn't aborted yet. Nobody is called twice.
+// Calls `call` once when the signal aborts. The signal isn't aborted yet.
 function onAbort(signal, call) {
     const there = heard.get(signal);
     if (there) {
@@ -20,7 +20,8 @@ function onAbort(signal, call) {
     heard.set(signal, { calls, listener });
 }
 
-// This runs where a holder releases its lock: no waiter's signal, whatever it is, must stop that.
+// Takes `call` back. It runs while a holder releases its lock, so an exception of a waiter's signal
+// must not stop it.
 function offAbort(signal, call) {
     const there = heard.get(signal);
     if (!there?.calls.delete(call) || there.calls.size) return;

@@ -1,5 +1,5 @@
-// Which locks a call is made within: those whose callback has made the call, directly or through
-// asynchronous work that the callback has started (AsyncLocalStorage).
+// Finds the locks whose callbacks a call comes from, directly or through asynchronous work that a
+// callback has started (AsyncLocalStorage).
 // Before Node 24 AsyncLocalStorage slows down every promise of the program while it is in use. So
 // it is in use only while there are callbacks, and until the event loop's next turn after that.
 'use strict';
