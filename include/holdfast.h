@@ -280,7 +280,8 @@ HF_API int hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), voi
  */
 HF_API int hf_lost_reason(const hf_lock *lock, hf_error *err);
 
-/* Asks the store whether the lock is held at this moment. 0: it is. LOST: it isn't. */
+/* Asks the store whether the lock is held at this moment. 0: it is. LOST: it isn't. CORRUPT: the
+   store, or the row, is damaged or was replaced, so the lock is lost. */
 HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
 
 /*

@@ -16,6 +16,8 @@ int hf_confirm(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
     hf_row row;
+    hf_error why = {0};
+    if (!err) err = &why; /* the lock keeps it */
     int rc = hf__held_here(l, "confirm", err);
     if (!rc)
         rc = hf__begin_call(h, "confirm", err); /* hf_close waits until this call has returned
@@ -29,6 +31,7 @@ int hf_confirm(hf_lock *l, hf_error *err)
     int64_t at = rc ? -1 : hf__find_grant(&row, l->token);
     /* An adopted grant may still be bound to the life of the process that it was made in. */
     if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__mark_lost(l, HF_BY_STORE);
+    if (rc == HF_CORRUPT) hf__mark_corrupt(l, err);
     if (!rc && !hf__perhaps_held(l)) rc = hf__lost_error(l, "confirm", err);
     hf__leave_call(h);
     pthread_mutex_unlock(&h->mu);

@@ -58,6 +58,23 @@ void hf__mark_expired(hf_lock *l)
     hf__mark_lost(l, capped ? HF_BY_MAX_HOLD : HF_BY_TIME);
 }
 
+void hf__mark_corrupt(hf_lock *l, const hf_error *why)
+{
+    if (l->lost) return;
+    hf__error_clear(&l->why); /* an earlier failure isn't why it is lost */
+    hf__error_keep(&l->why, why);
+    hf__mark_lost(l, HF_BY_STORE);
+}
+
+void hf__renewal_corrupt(hf_lock *l, const hf_error *why)
+{
+    if (l->corrupt)
+        hf__mark_corrupt(l, why);
+    else
+        hf__error_keep(&l->why, why);
+    l->corrupt = 1;
+}
+
 void hf__run_on_lost(hf_lock *l)
 {
     hf *h = l->h;

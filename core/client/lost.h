@@ -22,6 +22,12 @@ void hf__mark_lost(hf_lock *lock, enum hf_lost_by by);
 /* Marks a lock as lost that is over by its lease or by max_hold_ms, and finds which. The caller has
    seen that it is over (hf__perhaps_held). */
 void hf__mark_expired(hf_lock *lock);
+/* Marks the lock as lost because its row was found damaged, or its store damaged or replaced
+   (HF_CORRUPT, described by `why`): what is there now may grant the key to other clients. */
+void hf__mark_corrupt(hf_lock *lock, const hf_error *why);
+/* Notes that a renewal was answered with HF_CORRUPT. The second such answer in succession is a
+   loss. After the first one the renewal is made again at once. */
+void hf__renewal_corrupt(hf_lock *lock, const hf_error *why);
 /* Calls on_lost of a lost lock that has one. The callback may free the lock. Called with the mutex,
    which is released meanwhile. */
 void hf__run_on_lost(hf_lock *lock);

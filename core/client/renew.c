@@ -45,7 +45,10 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
             rc = hf__lost_error(l, "renew", err);
         }
     }
-    if (rc && rc != HF_LOST) hf__error_keep(&l->why, err);
+    if (rc == HF_CORRUPT)
+        hf__renewal_corrupt(l, err);
+    else if (rc && rc != HF_LOST)
+        hf__error_keep(&l->why, err);
     if (!rc) hf__renewed(l, &row);
     hf_row_clear(&row);
     return rc;
@@ -56,6 +59,7 @@ void hf__renewed(hf_lock *l, const hf_row *row)
     hf *h = l->h;
     hf__note_row(l, row);
     l->claims = 0;
+    l->corrupt = 0;
     hf__error_clear(&l->why);
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);

@@ -62,7 +62,8 @@ void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
     int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
     if (soon) hf__note_unanswered(l, 1, among); /* `among`: how many renewals shared the request */
     if (l->lost || l->releasing) return;
-    hf__renew_at(l, hf__local_us() + hf__min64((int64_t)l->lease_ms * 1000 / 12, RETRY_MOST_US));
+    int64_t pause_us = hf__min64((int64_t)l->lease_ms * 1000 / 12, RETRY_MOST_US);
+    hf__renew_at(l, hf__local_us() + (rc == HF_CORRUPT ? 0 : pause_us));
 }
 
 void hf__renewals_open(hf *h)

@@ -40,10 +40,10 @@ static void look_into_store(hf *h, hf_lock *l)
     if (at >= 0) l->expires_us = row.party[at].expires_us;
     hf_row_clear(&row);
     l->ask_at_us = hf__local_us() + ASK_US;
-    if (!there) {
-        hf__error_keep(&l->why, &err);
+    if (rc == HF_CORRUPT)
+        hf__mark_corrupt(l, &err);
+    else if (!there)
         hf__mark_lost(l, HF_BY_STORE);
-    }
     hf__let_go(l);
 }
 

@@ -298,7 +298,10 @@ static void not_sent(const struct renewal *r, hf_lock *l)
 /* Applies the result of a request to one lock. */
 static void conclude(const struct renewal *r, hf_lock *l)
 {
-    if (r->rc < 0 && r->sent) hf__error_keep(&l->why, &r->err);
+    if (r->rc == HF_CORRUPT && r->sent)
+        hf__renewal_corrupt(l, &r->err);
+    else if (r->rc < 0 && r->sent)
+        hf__error_keep(&l->why, &r->err);
     if (r->rc == 0) {
         renewed(r, l);
     } else if (r->rc == HF_CONFLICT) {

@@ -78,6 +78,44 @@ int hf__sq_is_local(const char *path)
     return 0;
 }
 
+/* Returns the number of the mount that a name is in; -1: not known. The descriptor is no open file:
+   closing it drops no lock. */
+static long mount_of(const char *path)
+{
+    char name[40], line[100];
+    long n = -1;
+    int fd = hf__open(path, O_PATH, 0);
+    if (fd < 0) return n;
+    snprintf(name, sizeof name, "/proc/self/fdinfo/%d", fd);
+    FILE *f = hf__fopen(name);
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, "mnt_id:", 7)) n = strtol(line + 7, NULL, 10);
+    if (f) fclose(f);
+    close(fd);
+    return n;
+}
+
+int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf_error *err)
+{
+    char dir[SQ_PATH_CAP];
+    const char *slash = strrchr(path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    long of_file = mount_of(path), of_dir = mount_of(dir);
+    if (s->st_nlink > 1)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "sqlite: open '%s': the file has %lu names (hard links), and SQLite's -wal "
+                       "and -shm stand beside each: one key could have two holders; remove the "
+                       "other names (find / -xdev -samefile %s)",
+                       name, (unsigned long)s->st_nlink, path);
+    if (of_file >= 0 && of_dir >= 0 && of_file != of_dir)
+        return hf__sq_refuse(name, HF_UNSUPPORTED, 0,
+                             "the file is a mount of its own, and SQLite's -wal and -shm don't "
+                             "stand beside the mounted one: one key could have two holders; mount "
+                             "its directory instead",
+                             err);
+    return 0;
+}
+
 int hf__sq_directory_refuses(const char *path)
 {
     char dir[4096];

@@ -83,7 +83,8 @@ static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
             err);
     st->dev = s.st_dev;
     st->ino = s.st_ino;
-    return 0;
+    /* A name that is made later is refused where it is opened. */
+    return st->opened ? 0 : hf__sq_one_name(st->path, &s, name, err);
 }
 
 static int64_t pragma(hf_store *st, const char *name)
@@ -191,7 +192,11 @@ static int reconnect(hf_store *st, hf_error *err)
 static int ready(hf_store *st, const char *what, const char *key, hf_error *err)
 {
     struct stat s;
-    if (stat(st->path, &s) || s.st_dev != st->dev || s.st_ino != st->ino)
+    int rc = stat(st->path, &s);
+    if (rc && errno != ENOENT && errno != ENOTDIR)
+        return hf_fail(err, HF_UNAVAILABLE, errno, "sqlite: %s '%s': can't look at '%s': %s", what,
+                       key, st->path, strerror(errno));
+    if (rc || s.st_dev != st->dev || s.st_ino != st->ino)
         return hf_fail(err, HF_CORRUPT, 0,
                        "sqlite: %s '%s': '%s' was removed or replaced while it was open", what, key,
                        st->path);

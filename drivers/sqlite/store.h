@@ -112,6 +112,9 @@ int hf__sq_find_boot(hf_store *st, const hf_url *url, hf_error *err);
 /* Returns 1 if the file is on a filesystem of this machine, so that all its users see each other's
    SQLite locks and have one clock. */
 int hf__sq_is_local(const char *path);
+/* Refuses a database that has a second name: by a hard link, or because it is mounted as a file.
+   `s` is its stat, `name` is for messages. SQLite follows symbolic links by itself. */
+int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf_error *err);
 /* Returns the errno with which the directory refuses a new file; 0: it doesn't. SQLite itself
    reports only that there is no file, because it then tries to open the file for reading. */
 int hf__sq_directory_refuses(const char *path);
