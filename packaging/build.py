@@ -27,11 +27,13 @@ def meson(source, target, folder, *options):
 
 
 def static_command(source, target, work):
-    """The path of a `holdfast` that needs no file but itself."""
-    folder = os.path.join(work, 'static-' + target)
+    """The path of a `holdfast` that needs no file but itself, and a folder with the pages that
+    `meson install` puts beside it: share/man, share/doc."""
+    folder, pages = os.path.join(work, 'static-' + target), os.path.join(work, 'pages-' + target)
     meson(source, target, folder, '-Dbuiltin_drivers=' + ','.join(DRIVERS))
-    run('ninja', '-C', folder, 'cli/holdfast')
-    return os.path.join(folder, 'cli', 'holdfast')
+    run('ninja', '-C', folder, 'cli/holdfast', 'doc/holdfast')
+    run('meson', 'install', '-C', folder, '--no-rebuild', '--tags', 'man,doc', '--destdir', pages)
+    return os.path.join(folder, 'cli', 'holdfast'), os.path.join(pages, 'usr', 'local')
 
 
 def shared_library(source, target, work):

@@ -392,7 +392,7 @@ def fuzz(step):
 
 def release(step):
     """Artefacts for this machine's processor and system, those whose turn it is, installed where
-    there is no compiler. All of them, and twice: tools/release --again, then the same tests."""
+    there is no compiler. All of them, and twice: tools/release --again, then tests/release/all."""
     out = 'build-release'
     cpu = {'x86_64': 'x64', 'aarch64': 'arm64'}[os.uname().machine]
     parts = of_the_release()
@@ -403,9 +403,10 @@ def release(step):
     if parts != RELEASE:
         step.note = f'only {parts[0]}: the rest is left to other turns (tools/test --long release)'
     todo = [['notes_test.py', '.'], ['bill_test.py', out]]
-    todo += [['wheel_test.py', out], ['release_test.py', '.', out, *libcs]] if libcs else []
-    todo += [['npm_test.py', '.', out]] if 'gnu' in parts else []
-    todo += [['musl_test.py', '.', out]] if 'musl' in parts else []
+    todo += [['wheel_test.py', out], ['install_test.py', '.', out, *libcs],
+             ['release_test.py', '.', out, *libcs]] if libcs else []
+    todo += [['npm_test.py', '.', out], ['pythons_test.py', '.', out]] if 'gnu' in parts else []
+    todo += [['alpine_test.py', '.', out]] if 'musl' in parts else []
     todo += [['rpm_test.py', '.', out], ['recipes_test.py', '.', out]] if 'musl' in parts else []
     todo += [['deb_test.py', '.', out]] if 'deb' in parts else []
     for test in todo:

@@ -1,5 +1,6 @@
-"""Root directories of a minimal Debian, made once by mmdebstrap and kept in the cache beside the
-packages that ours depend on: a test installs ours there without a network.
+"""Root directories in which a test installs our packages, without a network: a minimal Debian, made
+once by mmdebstrap and kept in the cache beside the packages that ours depend on, or what
+tools/alpine fetches.
 
 As root, or by a user who may make user namespaces and has a range of ids (subuid(5)).
 """
@@ -64,23 +65,24 @@ def minimal(needed):
     return folder.get(make)
 
 
-class Root:
-    """An unpacked root directory, with a repository of packages in /debs."""
+def unpacked(cpu, names):
+    """A folder of the cache with these packages for a processor, and what they depend on. Nothing
+    of them is run: it needs no emulator that the kernel knows."""
+    def make(folder):
+        toolchain.say(f'unpacking {", ".join(names)} for {cpu}, once')
+        tar = os.path.join(folder, 'root.tar')
+        toolchain.run('mmdebstrap', '--quiet', '--variant=extract', f'--architectures={cpu}',
+                      '--include=' + ','.join(names), SUITE, tar)
+        toolchain.run('tar', '-xf', tar, '-C', folder, '--exclude=./dev/*')
+        os.unlink(tar)
+    return toolchain.Kept(f'debian-{cpu}', SUITE, *names).get(make)
 
-    def __init__(self, path, tar, debs):
+
+class Place:
+    """A directory in which a system is installed, entered as its root."""
+
+    def __init__(self, path):
         self.path = path
-        os.mkdir(path)
-        toolchain.run('tar', '-xf', tar, '-C', path, '--exclude=./dev/*')
-        os.mkdir(os.path.join(path, 'debs'))
-        for deb in debs:
-            shutil.copy(deb, os.path.join(path, 'debs'))
-        said = toolchain.run('dpkg-scanpackages', '--multiversion', '.', cwd=os.path.join(
-            path, 'debs')).split('dpkg-scanpackages: ')[0]
-        self.write('/debs/Packages', said)
-        self.write('/debs/sources', 'deb [trusted=yes] file:/debs ./\n')
-        self.write('/debs/apt.conf', 'Dir::Etc::SourceList "/debs/sources";\n'
-                   'Dir::Etc::SourceParts "/dev/null";\nAPT::Sandbox::User "root";\n'
-                   'APT::Install-Recommends "false";\n')
 
     def real(self, path):
         return self.path + path
@@ -91,25 +93,27 @@ class Root:
             file.write(text)
         os.chmod(self.real(path), mode)
 
-    def run(self, *command, binds=(), **env):
-        """(status, output) of a command in it, which has no network and sees no process of ours."""
+    def enter(self, *command, binds=(), net=False):
+        """The words that start a command in it, which sees no process of ours and no network;
+        `net`: ours."""
+        return ['unshare', '--mount', *([] if net else ['--net']), '--ipc', '--pid', '--fork',
+                '--kill-child', 'sh', '-c', ENTER, self.path, *binds, '--', *command]
+
+    def run(self, *command, binds=(), beside=(), net=False, **env):
+        """(status, output) of a command in it. `beside`: what starts it."""
         done = subprocess.run(
-            ['unshare', '--mount', '--net', '--ipc', '--pid', '--fork', '--kill-child', 'sh', '-c',
-             ENTER, self.path, *binds, '--', *command], cwd='/', stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=3000,
-            env={'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-                 'HOME': '/tmp/home', 'LC_ALL': 'C.UTF-8', 'DEBIAN_FRONTEND': 'noninteractive',
-                 'APT_CONFIG': '/debs/apt.conf', **env})
+            [*beside, *self.enter(*command, binds=binds, net=net)], cwd='/',
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=3000, env={
+                'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+                'HOME': '/tmp/home', 'LC_ALL': 'C.UTF-8', **env})
         return done.returncode, done.stdout
 
     def sh(self, text, **more):
         return self.run('sh', '-euc', text, **more)
 
-    def apt(self, *words):
-        return self.run('apt-get', '-qq', '-y', *words)
-
     def files(self):
-        """{path: what it is} of all but what apt, dpkg and ldconfig keep of their own work."""
+        """{path: what it is} of all but what package managers and ldconfig keep of their work."""
         found = {}
         own = ('/debs', '/dev', '/proc', '/tmp', '/var/cache', '/var/lib/apt', '/var/lib/dpkg',
                '/var/log')
@@ -123,3 +127,29 @@ class Root:
                     found[path] = (os.readlink(real) if os.path.islink(real) else about.st_mode,
                                    about.st_uid, about.st_gid)
         return found
+
+
+class Root(Place):
+    """A minimal Debian, unpacked, with a repository of packages in /debs."""
+
+    def __init__(self, path, tar, debs):
+        super().__init__(path)
+        os.mkdir(path)
+        toolchain.run('tar', '-xf', tar, '-C', path, '--exclude=./dev/*')
+        os.mkdir(os.path.join(path, 'debs'))
+        for deb in debs:
+            shutil.copy(deb, os.path.join(path, 'debs'))
+        said = toolchain.run('dpkg-scanpackages', '--multiversion', '.', cwd=os.path.join(
+            path, 'debs')).split('dpkg-scanpackages: ')[0]
+        self.write('/debs/Packages', said)
+        self.write('/debs/sources', 'deb [trusted=yes] file:/debs ./\n')
+        self.write('/debs/apt.conf', 'Dir::Etc::SourceList "/debs/sources";\n'
+                   'Dir::Etc::SourceParts "/dev/null";\nAPT::Sandbox::User "root";\n'
+                   'APT::Install-Recommends "false";\n')
+
+    def run(self, *command, **more):
+        return super().run(*command, DEBIAN_FRONTEND='noninteractive',
+                           APT_CONFIG='/debs/apt.conf', **more)
+
+    def apt(self, *words):
+        return self.run('apt-get', '-qq', '-y', *words)

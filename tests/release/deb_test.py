@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
 sys.dont_write_bytecode = True
 import toolchain                                                        # noqa: E402
 from chroot import COMPILER, Root, as_root, made, minimal               # noqa: E402
+from pages import broken_links                                          # noqa: E402
 from points import end, point                                           # noqa: E402
 
 REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
@@ -110,15 +111,7 @@ def server(root, url):
 
 def links(root, top='/usr/share/doc/holdfast'):
     """Each link of the pages to another file leads to one."""
-    count, bad = 0, []
-    for page in glob.glob(root.real(top) + '/**/*.md', recursive=True):
-        text = re.sub(r'^```.*?^```', '', toolchain.read(page), flags=re.M | re.S)
-        for target in re.findall(r'\]\(([^()\s]+)\)', text):
-            path = target.partition('#')[0]
-            if path and not re.match('[a-z]+:', target):
-                count += 1
-                if not os.path.exists(os.path.join(os.path.dirname(page), path)):
-                    bad.append(f'{page[len(root.path):]}: {target}')
+    count, bad = broken_links(root.real(top))
     point(count > 50 and not bad, f'{top}: every link leads somewhere', f'{count} links; {bad}')
 
 

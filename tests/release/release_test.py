@@ -227,14 +227,18 @@ def binaries(target):
 
 
 LOADERS = {'linux-x64-musl': ['/lib/ld-musl-x86_64.so.1'],
-           'linux-arm64-gnu': ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu']}
+           'linux-arm64-gnu': ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu'],
+           'linux-arm64-musl': ['qemu-aarch64', '-L', 'ALPINE']}
 
 
 def loads(target, library):
     """A program of that platform loads the library, as Node and Python do."""
     start = LOADERS.get(target, [])
     if target != f'linux-{THIS}-gnu' and not start:
-        return    # Debian has no loader of that platform for this one
+        return    # this machine has no loader of that platform
+    if 'ALPINE' in start:
+        start = [*start[:-1], toolchain.run(os.path.join(SOURCE, 'tools', 'alpine'),
+                                            'aarch64').splitlines()[-1]]
     built = os.path.join(WORK, 'loader-' + target)
     # Its C compiler alone links programs for musl statically, whatever it is told.
     status, said = run(toolchain.zig(), 'build-exe', '-dynamic', '-lc', '-target',

@@ -1,5 +1,6 @@
 """Installs the rpm package of the static command in an empty root directory, uses and removes it;
-and looks whether the apk package is what Alpine's apk takes. The results are TAP.
+and looks whether the apk package is what Alpine's apk takes (alpine_test.py installs it). The
+results are TAP.
 
     rpm_test.py SOURCE OUT
 

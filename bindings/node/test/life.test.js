@@ -147,7 +147,11 @@ test('open', async () => {
 
 test('a lock that is dropped is given back, with a warning', async () => {
     const key = fresh();
-    const warned = new Promise((resolve) => process.once('warning', resolve));
+    const warned = new Promise((resolve) => process.on('warning', function hear(warning) {
+        if (warning.code === 'HOLDFAST_STORE') return; // from the opening: Node has its own SQLite
+        process.removeListener('warning', hear);
+        resolve(warning);
+    }));
     const { token } = await store.acquire(key);
     await until(async () => {
         globalThis.gc();

