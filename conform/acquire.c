@@ -193,7 +193,8 @@ static const char *acquire_in_it(struct play *p)
     if (!rc && !told.n_queue) hf__row_taken(&told, &asks);
     const char *why = hf__con_get(cfm, p->key, &p->got) ? cfm->why : NULL;
     if (!why && rc && rc != HF_CONFLICT) why = bad(p, hf__why(p->cfm, &err));
-    if (!why && !hf_row_equal(&told, &p->got)) why = bad(p, "another row is told than is there");
+    if (!why && !hf_row_equal(&told, &p->got))
+        why = bad(p, "the reply has another row than the store");
     if (!why && !rc) why = judge_stored(p, &asks);
     if (!why && rc && !hf_row_equal(&p->got, &p->row)) why = bad(p, "refused, it changed the row");
     if (!why && rc && has_to_be_done(p, &asks, &p->got)) why = bad(p, "refused");

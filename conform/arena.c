@@ -128,7 +128,7 @@ const char *hf__race_processes(struct hf__suite *cfm, struct hf__arena *a, uint3
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
             why = hf__bad(cfm, "a process wasn't done within %d s", HANGS_S);
         else
-            why = hf__bad(cfm, "a process died of it");
+            why = hf__bad(cfm, "a process of the check crashed");
     }
     return why ? why : a->failed ? hf__bad(cfm, "%s", a->why) : NULL;
 }

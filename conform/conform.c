@@ -17,7 +17,7 @@ static const char *sweep_up(struct hf__suite *cfm)
 
 static void make_checks(struct hf__suite *cfm)
 {
-    static const struct hf__check last[] = {{"it is swept up", 0, sweep_up}};
+    static const struct hf__check last[] = {{"the rows of the suite are deleted", 0, sweep_up}};
     hf_error err = {0, 0, ""};
     cfm->in_memory = !strcmp(cfm->drv->name, "mem");
     /* Opens and closes the store to learn its capabilities. The checks that fork run while it is

@@ -63,7 +63,7 @@ static int race_replaces(struct hf__racer *r)
 static const char *judge_replaces(struct hf__suite *cfm, struct hf__arena *a)
 {
     uint32_t wins = a->wins, conflicts = a->conflicts;
-    HF_CHECK(a->total == wins, "%u updates, of which the row knows %llu", wins,
+    HF_CHECK(a->total == wins, "%u updates were confirmed, but the row has %llu", wins,
              (unsigned long long)a->total);
     HF_CHECK(a->first_wins == 1, "%u of %d writers won with the same rev", a->first_wins,
              HF_RACERS);

@@ -103,7 +103,7 @@ const char *hf__race_killed(struct hf__suite *cfm, struct hf__arena *a)
     if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
     int late = hf__race_await(a, 0, 1);
     kill_it(pid);
-    if (late) return hf__bad(cfm, "%s", a->failed ? a->why : "it doesn't begin");
+    if (late) return hf__bad(cfm, "%s", a->failed ? a->why : "the other process doesn't begin");
     atomic_store(&a->acked, 1);
     const char *why = hf__race_processes(cfm, a, 1, find_whole);
     for (uint32_t i = 0; i < KILLS && !why; i++) {
@@ -165,5 +165,5 @@ const char *hf__race_death_is_noticed(struct hf__suite *cfm, struct hf__arena *a
     if (other < 0) return hf__bad(cfm, "fork: %s", strerror(sys));
     if (other > 0 && hf__race_end(other)) late = 1;
     if (a->failed) return hf__bad(cfm, "%s", a->why);
-    return late ? hf__bad(cfm, "it doesn't begin") : NULL;
+    return late ? hf__bad(cfm, "the other process doesn't begin") : NULL;
 }

@@ -53,11 +53,13 @@ static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int 
     if (other.caps.liveness->session(other.st, ret, &err))
         why = hf__bad(cfm, "%s", hf__why(cfm, &err));
     else if (*ret == than)
-        why = hf__bad(cfm, lives ? "two handles have one" : "one is used twice");
+        why = hf__bad(cfm, lives ? "two handles have the same session"
+                                 : "a new handle got the session of a dead one");
     else if (con->caps.liveness->alive(con->st, *ret, &err) != 1)
-        why = hf__bad(cfm, "another's is dead");
+        why = hf__bad(cfm, "the session of another handle counts as dead");
     else if (con->caps.liveness->alive(con->st, than, &err) != lives)
-        why = hf__bad(cfm, lives ? "one's own is dead" : "a dead one came back");
+        why = hf__bad(cfm, lives ? "a handle's own session counts as dead"
+                                 : "a dead session counts as alive again");
     hf__con_close(&other);
     return why;
 }
@@ -65,16 +67,18 @@ static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int 
 static const char *sessions_live(struct hf__suite *cfm)
 {
     const struct hf__con *con = &cfm->con;
-    hf_error err = {0, 0, "it is none"};
+    hf_error err = {0, 0, "the session is 0"};
     uint64_t a = 0, again = 0, b = 0, c = 0;
     HF_CHECK(!con->caps.liveness->session(con->st, &a, &err) && a, "%s", hf__why(cfm, &err));
-    HF_CHECK(!con->caps.liveness->session(con->st, &again, &err) && again == a, "it changes");
+    HF_CHECK(!con->caps.liveness->session(con->st, &again, &err) && again == a,
+             "the session changes");
     const char *why = session_of_another(cfm, a, 1, &b);
     if (why) return why;
-    HF_CHECK(con->caps.liveness->alive(con->st, b, &err) == 0, "it outlives its handle");
+    HF_CHECK(con->caps.liveness->alive(con->st, b, &err) == 0, "the session outlives its handle");
     why = session_of_another(cfm, b, 0, &c);
     if (why) return why;
-    HF_CHECK(con->caps.liveness->alive(con->st, a, &err) == 1, "one's own died with another's");
+    HF_CHECK(con->caps.liveness->alive(con->st, a, &err) == 1,
+             "a handle's session died with another's");
     return NULL;
 }
 
@@ -91,7 +95,7 @@ static const char *bad_options(struct hf__suite *cfm)
     int rc = hf__note(cfm, hf__con_open(&copy, &con, &err));
     if (!rc) hf__con_close(&con);
     HF_CHECK(rc == HF_INVALID, "an option that it doesn't have was taken (%s)", hf_code_name(rc));
-    HF_CHECK(err.text[0] && !strchr(err.text, '\n'), "without a word");
+    HF_CHECK(err.text[0] && !strchr(err.text, '\n'), "the refusal has no text, or several lines");
     HF_CHECK(!strstr(err.text, "misspelt-secret"), "the value was shown: it may be a secret");
     return NULL;
 }

@@ -226,8 +226,8 @@ static const char *play_interrupts(struct hf__suite *cfm, struct subscriber *s)
         if (rc < 0)
             why = hf__bad(cfm, "sleep: %s", hf__why(cfm, &err));
         else if (took > PROMPT_MS * INT64_C(1000))
-            why =
-                hf__bad(cfm, how < 2 ? "slept on although it was interrupted" : "slept on and on");
+            why = hf__bad(cfm, how < 2 ? "slept on although it was interrupted"
+                                       : "slept on past its time limit");
     }
     s->ops->unsubscribe(s->con.st, &s->key[0]);
     const char *left = remove_row(cfm, s, 0);

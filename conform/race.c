@@ -42,7 +42,7 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     row.party[0].flags |= HF_PARTY_UNCLAIMED;
     int rc = hf__race_replace(r, key, seen, &row, NULL);
     hf_row_clear(&row);
-    if (rc) return hf__race_fail(r, "cannot let it in");
+    if (rc) return hf__race_fail(r, "the key cannot be granted");
     hf__race_arrive(r->arena, step + 1);
     return 0;
 }
@@ -124,14 +124,14 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
         return hf__race_fail(r, "subscribe: %s", hf__why(r->cfm, &err));
     hf__race_arrive(r->arena, step);
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
-        return hf__race_fail(r, "not let in");
+        return hf__race_fail(r, "the key was not granted");
     for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
         if ((local ? local->sleep(con->st, WAKEUP, &seen, until, &err)
                    : con->caps.notify->sleep(con->st, &seen, until, &err)) < 0)
             return hf__race_fail(r, "sleep: %s", hf__why(r->cfm, &err));
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through a change made before watch"
-                                                 : "slept on although it was let in");
+                                                 : "slept on although the key was granted");
         if (hf__race_get(r, key, row)) return 1;
         if (row->n_queue < before) break;
     }
@@ -202,7 +202,7 @@ static int interrupt_others(struct hf__racer *r)
             return hf__race_fail(r, "sleep: %s", hf__why(r->cfm, &err));
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"
-                                          : "slept on and on");
+                                          : "slept on past its time limit");
     }
     return 0;
 }
@@ -245,7 +245,7 @@ void hf__conform_processes(struct hf__suite *cfm)
         {"the death of a process is noticed", HF_NEEDS_LIVENESS, deaths},
     };
     static const struct hf__check taking[] = {
-        {"of eight processes that acquire one has it", 0, takes_of_processes}};
+        {"eight processes acquire: exactly one holds", 0, takes_of_processes}};
     static const struct hf__check watching[] = {
         {"a waiter in another process is woken", 0, wakes_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
@@ -258,7 +258,7 @@ void hf__conform_threads(struct hf__suite *cfm)
     static const struct hf__check checks[] = {
         {"eight threads lose no update", 0, replaces_of_threads}};
     static const struct hf__check taking[] = {
-        {"of eight threads that acquire one has it", 0, takes_of_threads}};
+        {"eight threads acquire: exactly one holds", 0, takes_of_threads}};
     static const struct hf__check watching[] = {
         {"a waiter in another thread is woken", 0, wakes_threads}};
     static const struct hf__check interrupting[] = {

@@ -102,7 +102,8 @@ static const char *acquire_comes_late(struct hf__suite *cfm, const hf_rowkey *ke
     hf_row cur;
     if (cfm->con.caps.local) return NULL;
     hf_row_init(&cur);
-    HF_CHECK(acquire(cfm, key, p, &cur) == HF_CONFLICT, "what was given back is taken by it again");
+    HF_CHECK(acquire(cfm, key, p, &cur) == HF_CONFLICT,
+             "a late copy of the request was granted after the release");
     HF_CHECK(hf_row_equal(row, &cur), "a conflict shows another row than the free one");
     return NULL;
 }
@@ -125,7 +126,7 @@ static const char *acquire_if_free(struct hf__suite *cfm)
     HF_CHECK(acquire(cfm, &key, &b, &cur) == HF_CONFLICT, "granted twice");
     HF_CHECK(hf_row_equal(&row, &cur), "a conflict shows another row");
     uint64_t token = row.token;
-    HF_CHECK(!give_back(cfm, &key, &row), "not given back: %s", cfm->why);
+    HF_CHECK(!give_back(cfm, &key, &row), "not released: %s", cfm->why);
     const char *why = acquire_comes_late(cfm, &key, &a, &row);
     if (why) return why;
     HF_CHECK(!acquire(cfm, &key, &b, &row), "refused although it is free");
@@ -180,7 +181,7 @@ static const char *tokens_grow(struct hf__suite *cfm)
         last = row.token;
         int rc =
             i % 3 ? give_back(cfm, &key, &row) : hf__con_replace(cfm, &key, row.rev, NULL, NULL);
-        HF_CHECK(!rc, "not given back: %s", cfm->why);
+        HF_CHECK(!rc, "not released: %s", cfm->why);
         if (!(i % 3)) hf__con_await_clock(cfm, &key, last);
     }
     HF_CHECK(last < UINT64_C(1) << 53, "token %llu", (unsigned long long)last);

@@ -61,7 +61,7 @@ static const char *updates(struct hf__suite *cfm, const hf_rowkey *key, struct s
     else if (hf__con_get(cfm, key, &got))
         why = cfm->why;
     else if (!rc && !hf_row_equal(&got, &told))
-        why = hf__bad(cfm, "%s: another row is there than was told", what);
+        why = hf__bad(cfm, "%s: the reply has another row than the store", what);
     else if (s->answer <= 0 && !hf_row_equal(&got, row))
         why = hf__bad(cfm, "%s: the row was changed", what);
     else if (s->answer > 0 && !hf_row_equal(&got, &s->made))
@@ -87,17 +87,17 @@ static const char *in_place(struct hf__suite *cfm, const hf_rowkey *key, hf_row 
     s.answer = 1;
     for (uint32_t i = 1; !why && i <= 4; i++) { /* more parties than a row has room for at first */
         s.joins = hf__con_party(1, i);
-        why = updates(cfm, key, &s, row, "one gets in line");
+        why = updates(cfm, key, &s, row, "a party is queued");
         if (!why && (row->n_queue != i || memcmp(row->party[i].id, s.joins.id, 16) != 0))
-            why = hf__bad(cfm, "the party that got in line isn't there");
+            why = hf__bad(cfm, "the queued party isn't in the row");
     }
     s.answer = FAILS_WITH;
     if (!why) why = updates(cfm, key, &s, row, "it fails");
     s.answer = 1;
     s.joins.owner_len = 0;
-    if (!why) why = updates(cfm, key, &s, row, "the first in line gets it");
+    if (!why) why = updates(cfm, key, &s, row, "the first waiter is granted the key");
     if (!why && (row->n_holders != 1 || row->n_queue != 3 || row->party[0].token != row->rev))
-        why = hf__bad(cfm, "the first in line hasn't got it");
+        why = hf__bad(cfm, "the first waiter wasn't granted the key");
     hf_row_clear(&s.saw);
     hf_row_clear(&s.made);
     return why;

@@ -33,7 +33,7 @@ int64_t hf__local_us(void);
 /* Returns hf__local_us() as of the kernel's last tick, at a quarter of the cost. It is at most 10
    ms behind (more in the first second after a suspend), never ahead, and may step back a little. */
 int64_t hf__local_rough_us(void);
-/* Returns the time of day since 1970. It steps when somebody sets it, so the core doesn't use it.
+/* Returns the time of day since 1970. It steps when the time is set, so the core doesn't use it.
    Drivers do: as the clock of a store that has none, and where a server asks for a date. */
 int64_t hf__day_us(void);
 /* Fills `to` with random bytes from the system; ends the process if there are none. */

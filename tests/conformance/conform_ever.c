@@ -92,7 +92,7 @@ static void what_is_said_of_options(void **state)
     for (size_t i = 0; i < COUNT(texts); i++) {
         bad_text = texts[i];
         examine("never used", HONEST, 0);
-        assert_non_null(strstr(why_text, "without a word"));
+        assert_non_null(strstr(why_text, "the refusal has no text, or several lines"));
     }
     bad_text = "unknown option 'no-such-option=misspelt-secret'";
     examine("never used", HONEST, 0);

@@ -376,7 +376,7 @@ static void who_is_killed(void **state)
         {NULL, "killed", {'g', 0, -1, HONEST}, 1, 0},
         {"liar: denied", "killed", {'g', 1, 0, DENIES}, 1, 0},
         {"liar: denied", "killed", {'g', 2, 0, DENIES}, 1, 0},
-        {"it doesn't begin", "killed", {'g', 1, 0, HANGS}, 0, 1},
+        {"the other process doesn't begin", "killed", {'g', 1, 0, HANGS}, 0, 1},
         {"liar: denied", "killed", {'g', 1, 1, DENIES}, 1, 0},
         {"liar: denied", "killed", {'s', 1, 1, DENIES}, 1, 0},
         {"liar: denied", "killed", {'g', 2, 1, DENIES}, 1, 0},
@@ -391,7 +391,7 @@ static void who_is_killed(void **state)
         {"waiter 1 is torn", "killed", {'g', 1, 2, OWNER}, 1, 0},
         {"fork: ", "killed", {'b', 9, 0, DENIES}, 1, 0},
         {"fork: ", "killed", {'b', 2, 1, DENIES}, 1, 0},
-        {"a process died of it", "killed", {'g', 1, 1, DIES}, 1, 0},
+        {"a process of the check crashed", "killed", {'g', 1, 1, DIES}, 1, 0},
         {"out of memory", "killed", {'m', 1, 1, DENIES}, 1, 0},
     };
     make(THREADS);
@@ -409,9 +409,9 @@ static void whose_death_is_noticed(void **state)
     static const struct one cases[] = {
         {NULL, "", {'n', 0, -1, HONEST}, 0, 0},
         {"liar: denied", "", {'n', 1, 1, DENIES}, 1, 0},
-        {"it doesn't begin", "", {'n', 1, 1, HANGS}, 0, 1},
+        {"the other process doesn't begin", "", {'n', 1, 1, HANGS}, 0, 1},
         {"it counts as dead before its death", "", {'a', 1, 1, TURNS}, 0, 0},
-        {"it doesn't begin", "", {'a', 1, 1, DIES}, 0, 1},
+        {"the other process doesn't begin", "", {'a', 1, 1, DIES}, 0, 1},
         {"it still counts as alive after its death", "", {'a', 0, -1, SAYS_YES}, 1, 1},
         {"fork: ", "", {'b', 1, 1, DENIES}, 0, 0},
         {"fork: ", "", {'b', 2, 1, DENIES}, 0, 0},
@@ -432,7 +432,7 @@ static void processes(void **state)
     (void)state;
     static const struct one replaces[] = {
         {"fork: ", "race", {'b', 2, 0, DENIES}, 0, 1},
-        {"a process died of it", "race", {'o', 0, 0, DIES}, 0, 1},
+        {"a process of the check crashed", "race", {'o', 0, 0, DIES}, 0, 1},
     };
     /* Eight begin after the one that is killed. */
     static const struct one takes[] = {
@@ -444,7 +444,7 @@ static void processes(void **state)
     make(THREADS);
     EXAMINE("eight processes lose no update", hf__conform_processes, replaces);
     liar.acquire = li_acquire;
-    EXAMINE("of eight processes that acquire one has it", hf__conform_processes, takes);
+    EXAMINE("eight processes acquire: exactly one holds", hf__conform_processes, takes);
     /* The waiting processes can't open it. */
     const struct one unopened = {"liar: denied", "wakeup", {'o', 0, 1, DENIES}, 0, 1};
     make(LOCAL | THREADS);
@@ -493,7 +493,7 @@ static void wakeups(void **state)
         {"subscribe: liar: denied", "wakeup", {'l', 2, -1, DENIES}, 0, 0},
         {"sleep: liar: denied", "wakeup", {'w', 1, -1, DENIES}, 0, 0},
         {"sleep: liar: denied", "wakeup", {'w', 2, -1, DENIES}, 0, 0},
-        {"slept on although it was let in", "wakeup", {'w', 1, -1, LATE}, 0, 0},
+        {"slept on although the key was granted", "wakeup", {'w', 1, -1, LATE}, 0, 0},
         {"slept through a change made before watch", "wakeup", {'w', 2, -1, LATE}, 0, 0},
     };
     const char *of = "a waiter in another thread is woken";
@@ -518,7 +518,7 @@ static void interrupts(void **state)
         {"subscribe: liar: denied", "", {'l', 3, -1, DENIES}, 0, 0},
         {"sleep: liar: denied", "", {'w', 2, -1, DENIES}, 0, 0},
         {"slept on although it was interrupted", "", {'w', 1, -1, LATE}, 0, 0},
-        {"slept on and on", "", {'w', 3, -1, LATE}, 0, 0},
+        {"slept on past its time limit", "", {'w', 3, -1, LATE}, 0, 0},
     };
     make(LOCAL | LIVENESS | THREADS);
     EXAMINE("a watch can be interrupted", hf__conform_threads, cases);
