@@ -1,5 +1,5 @@
 /*
- * guard.h - what `holdfast guard` prints: for each kind of database a template and the words in it.
+ * guard.h - what `holdfast guard` prints: for each kind of database a template and its values.
  *
  * The templates are files of their own in this folder; embed.py turns them into C at build time.
  */

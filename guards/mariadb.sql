@@ -1,5 +1,5 @@
--- A guard by Holdfast: holdfast_enter(key, token), and tables that nobody writes without it.
--- For the client `mariadb`, in the database of the table. It may be run again; `--undo` prints how
+-- A guard by Holdfast: holdfast_enter(key, token), and tables that refuse writes without it.
+-- For the client `mariadb`, in the database of the table. You may run it again; `--undo` prints how
 -- to remove it. See doc/guards.md.
 
 SET NAMES utf8mb4;
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS @PROBE@ (
     until_number BIGINT UNSIGNED GENERATED ALWAYS AS ROW END,
     PERIOD FOR SYSTEM_TIME (number, until_number)
 ) WITH SYSTEM VERSIONING ENGINE=InnoDB;
--- A transaction of another server, from which a dump came, means nothing here.
+-- After a dump of another server was restored: its transaction numbers mean nothing here.
 UPDATE @FENCE@ SET entered = UUID();
 
 DELIMITER @DOLLAR@
@@ -39,8 +39,8 @@ BEGIN NOT ATOMIC
     END IF;
 END@DOLLAR@
 
--- A session's own TEMPORARY table stands before the one that has its name, in what is called here,
--- too. So it is dropped. (1051: there is none.)
+-- A session's own TEMPORARY table hides the table of the same name, also from the procedures here.
+-- So it is dropped. (1051: there is none.)
 CREATE OR REPLACE PROCEDURE @UNHIDE@ ()
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
@@ -52,8 +52,8 @@ BEGIN
 @end
 END@DOLLAR@
 
--- Names the transaction: server, connection, InnoDB's number. (With a rollback to a savepoint in
--- place of the DELETE the calling statement would keep what it had written when it fails.)
+-- Names the transaction: server, connection, InnoDB's number. (With a rollback to a savepoint
+-- instead of the DELETE, the calling statement would keep what it had written if it fails.)
 CREATE OR REPLACE PROCEDURE @WHICH@ (OUT name VARBINARY(80))
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
@@ -67,9 +67,9 @@ BEGIN
     DELETE FROM @PROBE@ WHERE connection = CONNECTION_ID();
 END@DOLLAR@
 
--- To be called first in a transaction, before anything is read. Until its end no other transaction
--- enters the key. LOST1: the token is over, or never was. 40001: another has entered since this
--- transaction's snapshot was made: roll back, and begin the transaction again.
+-- Call it first in a transaction, before anything is read. Until the transaction ends, no other one
+-- enters the key. LOST1: the token is over, or was never granted. 40001: another
+-- transaction has entered since this one's snapshot was made: roll back, and begin again.
 CREATE OR REPLACE PROCEDURE @ENTER@ (
     IN for_key VARCHAR(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN for_token BIGINT)
 MODIFIES SQL DATA SQL SECURITY DEFINER
@@ -96,13 +96,14 @@ BEGIN
         SIGNAL SQLSTATE 'LOST1' SET MESSAGE_TEXT = 'holdfast: enter needs a key and a token';
     END IF;
 @if HERE
-    -- There a read locks what it reads: a renewal of the lock would wait for this transaction.
+    -- At this level a read locks the rows: a renewal of the lock would wait for this transaction.
     IF @@tx_isolation = 'SERIALIZABLE' THEN
         SIGNAL SQLSTATE '0A000' SET MESSAGE_TEXT =
             'holdfast: SERIALIZABLE would lock the lock: enter in another isolation level';
     END IF;
 @end
-    -- Outside a transaction it is one of its own: the token is raised, and nobody has entered.
+    -- Outside a transaction the call is one of its own: the fence is raised, but no transaction has
+    -- entered.
     IF alone THEN
         START TRANSACTION;
     END IF;
@@ -120,9 +121,9 @@ BEGIN
     END IF;
     CALL @WHICH@ (me);
 @if HERE
-    -- Is it a grant that lives? Its row isn't locked: renewals go on, and what happens to it later
-    -- is the fence's affair. The clock is the server's even if the session has set `timestamp`, and
-    -- is read in UTC: other zones have hours twice, or not at all.
+    -- Is the grant in force? Its row isn't locked, so renewals go on; if the grant ends later, the
+    -- fence refuses late writes. The clock is the server's even if the session has set `timestamp`,
+    -- and is read in UTC: in other zones an hour may come twice, or not at all.
     SET STATEMENT time_zone = '+00:00' FOR
     SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) INTO now_us;
     SELECT l.format, l.owner, l.token, l.expires_us, CONVERT(l.more USING utf8mb4)
@@ -242,7 +243,7 @@ BEGIN
 END@DOLLAR@
 CREATE OR REPLACE TRIGGER @BEFORE_DELETE@ BEFORE DELETE ON @TABLE@ FOR EACH ROW
     CALL @CHECK@ (CONCAT(@PREFIX@, CONVERT(OLD.@COLUMN@ USING utf8mb4)))@DOLLAR@
--- Triggers that an earlier guard made under another name of the table.
+-- Triggers of an earlier guard, from when the table had another name.
 BEGIN NOT ATOMIC
     DECLARE guarded VARCHAR(64) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin
         DEFAULT IF(@@lower_case_table_names = 0, @TABLE_TEXT@, LOWER(@TABLE_TEXT@));

@@ -21,7 +21,7 @@ BEGIN NOT ATOMIC
 END@DOLLAR@
 @end
 @if NO_TABLE
--- Removes what Holdfast's guards of tables share. Those first: each has an undo of its own.
+-- Removes what all guards of Holdfast share. First remove the guard of each table, by its own undo.
 BEGIN NOT ATOMIC
     DECLARE guarded TEXT CHARACTER SET utf8mb4 DEFAULT (
         SELECT GROUP_CONCAT(DISTINCT EVENT_OBJECT_TABLE SEPARATOR ', ')

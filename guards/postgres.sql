@@ -1,19 +1,19 @@
--- A guard by Holdfast: holdfast_enter(key, token), and the tables that let nobody write without it.
--- May be run again; `--undo` prints how to remove it. See doc/guards.md.
--- psql would go on after an error, and end with 0. For another client delete this line:
+-- A guard by Holdfast: holdfast_enter(key, token), and tables that refuse writes without it.
+-- You may run it again; `--undo` prints how to remove it. See doc/guards.md.
+-- Without the next line psql goes on after an error, and exits with 0. Other clients: delete it.
 \set ON_ERROR_STOP on
 
 BEGIN;
 SET LOCAL client_min_messages = warning;
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The highest token that has entered each key, and the transaction that did last.
+-- The highest token that has entered each key, and the transaction that entered last.
 CREATE TABLE IF NOT EXISTS @FENCE@ (
     key text COLLATE "C" PRIMARY KEY,
     token bigint NOT NULL,
     txid bigint NOT NULL
 ) WITH (fillfactor = 50);
--- A role that owns these, or could change them, could act with the rights of this script's role.
+-- A role that owns these, or may change them, could act with the rights of this script's role.
 DO @DOLLAR@
 DECLARE
     whose text;
@@ -37,13 +37,14 @@ BEGIN
 END
 @DOLLAR@;
 REVOKE ALL ON @FENCE@ FROM PUBLIC;
--- Numbers of transactions of another server, from which a dump came, mean nothing here.
+-- After a dump of another server was restored: its transaction numbers mean nothing here.
 UPDATE @FENCE@ AS f SET txid = 0 WHERE f.txid > txid_current();
 
--- To be called first in a transaction, before anything is read. Until its end nobody else enters
--- the key. LOST1: the token is over, or never was. 40001: somebody has entered since the calling
--- statement began, so that what else it reads may be old: begin the transaction again. If the call
--- is a statement of its own, a third argument, NULL, says so.
+-- Call it first in a transaction, before anything is read. Until the transaction ends, no other one
+-- enters the key. LOST1: the token is over, or was never granted. 40001: another transaction has
+-- entered since the calling statement began, so the other data that this statement
+-- reads may be old: begin the transaction again. If the statement reads no other data, pass NULL as
+-- the third argument.
 DROP FUNCTION IF EXISTS @ENTER@(text, bigint); -- of an earlier version
 CREATE OR REPLACE FUNCTION @ENTER@(key text, token bigint,
     since txid_snapshot DEFAULT txid_current_snapshot()) RETURNS void
@@ -60,7 +61,8 @@ BEGIN
         RAISE EXCEPTION 'holdfast: enter needs a key and a token' USING ERRCODE = 'LOST1';
     END IF;
 @if HERE
-    -- Is it a grant that lives? Nothing is locked here: what happens later is the fence's affair.
+    -- Is the grant in force? The lock's row isn't locked: if the grant ends later, the fence
+    -- refuses late writes.
     SELECT format, owner, token, expires_us, more INTO r FROM @LOCKS@ WHERE key = $1;
     IF NOT FOUND OR r.owner = '' THEN
         lowest := NULL;
@@ -182,8 +184,8 @@ DECLARE
     old record;
     part regclass;
 BEGIN
-    -- What an earlier one has left, perhaps under another name of the table. A trigger that depends
-    -- on another is that of a partition, and its parent's.
+    -- Removes the triggers of an earlier guard, even if the table had another name then. A trigger
+    -- that depends on another one is on a partition, and belongs to its parent's guard.
     SELECT array_agg(DISTINCT g.tgfoid) INTO mine FROM pg_trigger AS g
     WHERE g.tgrelid = guarded AND left(g.tgname, 14) = 'holdfast_guard' AND NOT EXISTS (
         SELECT FROM pg_depend AS d WHERE d.classid = 'pg_trigger'::regclass AND d.objid = g.oid
@@ -204,7 +206,7 @@ BEGIN
     END LOOP;
     EXECUTE format('CREATE TRIGGER %I AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW '
         'EXECUTE PROCEDURE %s()', @CHECK_NAME@, guarded, @CHECK_TEXT@);
-    -- A trigger that notices TRUNCATE has to be made on each partition.
+    -- The trigger for TRUNCATE has to be made on each partition.
     FOR part IN WITH RECURSIVE tree (oid) AS (
         SELECT guarded::oid
         UNION ALL

@@ -1,4 +1,4 @@
--- psql would go on after an error, and end with 0. For another client delete this line:
+-- Without the next line psql goes on after an error, and exits with 0. Other clients: delete it.
 \set ON_ERROR_STOP on
 BEGIN;
 SET LOCAL client_min_messages = warning;
@@ -12,7 +12,8 @@ DECLARE
     mine oid[];
     old record;
 BEGIN
-    -- By what is there: the table may have had another name. What came with a parent's is its.
+    -- Finds the triggers that are there: the table may have had another name when they were made. A
+    -- trigger that came with the guard of a parent belongs to that guard.
     SELECT array_agg(DISTINCT g.tgfoid) INTO mine FROM pg_trigger AS g
     WHERE g.tgrelid = guarded AND left(g.tgname, 14) = 'holdfast_guard' AND NOT EXISTS (
         SELECT FROM pg_depend AS d WHERE d.classid = 'pg_trigger'::regclass AND d.objid = g.oid
@@ -38,7 +39,7 @@ END
 @DOLLAR@;
 @end
 @if NO_TABLE
--- Removes what Holdfast's guards of tables share. Those first: each has an undo of its own.
+-- Removes what all guards of Holdfast share. First remove the guard of each table, by its own undo.
 DO @DOLLAR@
 DECLARE
     guarded text;
@@ -54,7 +55,7 @@ BEGIN
     IF to_regclass(@FENCE_TEXT@) IS NULL THEN
         RAISE WARNING 'holdfast: there is no %: nothing is undone', @FENCE_TEXT@;
     END IF;
-    -- Those of tables that are gone.
+    -- The functions of tables that are gone.
     FOR old IN SELECT p.oid::regprocedure AS of FROM pg_proc AS p
         JOIN pg_namespace AS n ON n.oid = p.pronamespace
         WHERE n.nspname = @HOME_TEXT@ AND left(p.proname, 15) = 'holdfast_guard_'

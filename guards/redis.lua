@@ -1,20 +1,20 @@
 -- holdfast_enter, a guard by Holdfast for data in Redis; see doc/guards.md. It enters:
 @if HERE
 --   EVAL script 2 FENCE ROW TOKEN
--- and when it has, runs a command if TOKEN is still good, whole and alone:
+-- and later runs a command if TOKEN still counts, as one step:
 --   EVAL script N FENCE ROW KEY... TOKEN COMMAND ARG...
--- ROW is the lock's row, @PREFIX@ and the key. FENCE keeps the token that counts:
--- any name of one's own that follows from the key. N is the number of names.
+-- ROW is the lock's row, @PREFIX@ and the key. FENCE keeps the token that counts: choose a name
+-- that contains the lock's key. N is the number of names.
 @end
 @if ELSEWHERE
 --   EVAL script 1 FENCE TOKEN
--- and when it has, runs a command if TOKEN is still good, whole and alone:
+-- and later runs a command if TOKEN still counts, as one step:
 --   EVAL script N FENCE KEY... TOKEN COMMAND ARG...
--- FENCE keeps the greatest token that has entered: any name of one's own that follows from the
--- lock's key. N is the number of names.
+-- FENCE keeps the greatest token that has entered: choose a name that contains the lock's key. N is
+-- the number of names.
 @end
--- Errors: LOST, the token is over; UNENTERED, a command that nobody has entered for; MISNAMED, one
--- whose keys aren't all among KEY..., or that takes one to another database.
+-- Errors: LOST, the token is over; UNENTERED, no holder has entered before the command; MISNAMED,
+-- the command has a key that isn't among KEY..., or moves one to another database.
 local fence, token = KEYS[1], tonumber(ARGV[1] or '')
 if not fence or not token or token < 1 or token >= 9007199254740992
     or token ~= math.floor(token) then

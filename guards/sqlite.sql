@@ -1,10 +1,10 @@
--- A guard by Holdfast: holdfast_enter, and the tables that let nobody write without it.
--- May be run again; `--undo` prints how to remove it. See doc/guards.md.
--- sqlite3 would go on after an error. For another client delete this line:
+-- A guard by Holdfast: holdfast_enter, and tables that refuse writes without it.
+-- You may run it again; `--undo` prints how to remove it. See doc/guards.md.
+-- Without the next line sqlite3 goes on after an error. For another client delete it:
 .bail on
 BEGIN IMMEDIATE;
 
--- The highest token that has entered each key; and with which one the transaction under way did.
+-- The highest token that has entered each key, and the one with which the present transaction has.
 -- COMMIT refuses a transaction that hasn't left (below), if the connection has
 -- PRAGMA foreign_keys = ON: there is no row in the second table.
 CREATE TABLE IF NOT EXISTS @NOBODY@ (token INTEGER PRIMARY KEY);

@@ -1,4 +1,4 @@
--- sqlite3 would go on after an error. For another client delete this line:
+-- Without the next line sqlite3 goes on after an error. For another client delete it:
 .bail on
 BEGIN IMMEDIATE;
 @if TABLE
@@ -12,7 +12,7 @@ DROP TRIGGER IF EXISTS @ON_UPDATE@;
 DROP TRIGGER IF EXISTS @ON_DELETE@;
 @end
 @if NO_TABLE
--- Removes what Holdfast's guards of tables share. Those first: each has an undo of its own.
+-- Removes what all guards of Holdfast share. First remove the guard of each table, by its own undo.
 SELECT 'holdfast: there is no holdfast_enter: nothing is undone'
 WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = 'holdfast_enter');
 SELECT DISTINCT 'holdfast: ' || tbl_name || ' is guarded' FROM sqlite_master
