@@ -3,7 +3,7 @@
  */
 #include "cli.h"
 
-/* The grant to be ended. `who` describes its holder; `carried`: as is_carried says. */
+/* The grant to be ended, a description of its holder, and what is_carried says of it. */
 struct victim {
     uint64_t token;
     char who[400];
