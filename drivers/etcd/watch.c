@@ -106,9 +106,9 @@ static int perform(struct hf__et_watcher *watcher)
 
 /* ---- beginning streams ---- */
 
-/* Makes the request for a watch of all rows from `first` to `last`, and of the keys beside them:
-   the range ends with `last` and a newline, which sorts behind the tabulator of `last`'s own keys.
- */
+/* Makes the request for a watch of the keys beside the rows from `first` to `last`: from `first`
+   and a tabulator to `last` and a newline, which sorts next to it. (Each write of a row also writes
+   its rev, which is beside it.) For INBOXES: of the keys from `first` to before `last`. */
 static void request(const hf_store *st, enum kind kind, const char *first, const char *last,
                     struct hf__et_mem *mem, HfEt__WatchCreateRequest *ret)
 {

@@ -153,7 +153,7 @@ void hf__ring(const struct hf__op *op, uint64_t session, uint8_t wakeup, uint64_
               struct hf__owed *owed);
 /* Notes the debt before the bucket is unlocked; `rev` makes its value unique. */
 void hf__owed_note(struct hf__bucket *b, struct hf__owed *owed, uint64_t rev);
-/* Wakes the waiter, and clears the debt, after the bucket is unlocked. */
+/* Wakes the sleepers, and clears the debt, after the bucket is unlocked. */
 void hf__owed_wake(struct hf__client *c, struct hf__bucket *b, struct hf__owed *owed);
 
 /* ---- space.c: bounds, allocation ---- */

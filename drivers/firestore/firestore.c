@@ -2,7 +2,7 @@
  * firestore.c - firestore://PROJECT/DATABASE, rows as documents of Cloud Firestore. See place.h,
  * fields.h, api.h, doc/stores/firestore.md.
  *
- * Contents: what was seen; documents; get and replace; opening. Many rows: list.c.
+ * Contents: update times; documents; get and replace; opening. Many rows: list.c.
  *
  * A write is one commit of one document with a precondition: that the document doesn't exist, or
  * that its update time still is the one that it had when it was read. So the driver keeps the

@@ -1,7 +1,7 @@
 /*
  * link.c - see link.h.
  *
- * Contents: bytes; TLS; there and back; what replies mean. Connecting: dial.c.
+ * Contents: bytes; TLS; requests and replies; what replies mean. Connecting: dial.c.
  */
 #include "link.h"
 

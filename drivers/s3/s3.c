@@ -2,7 +2,7 @@
  * s3.c - s3://BUCKET/PREFIX, rows as objects that are replaced on a condition. See store.h,
  * doc/stores/s3.md.
  *
- * Contents: what was seen; reading; replacing; opening.
+ * Contents: ETags; reading; replacing; opening.
  *
  * A write is a conditional PUT: If-Match with the ETag of the object that was read, or
  * If-None-Match: * if there was none. So the driver keeps the ETag of every row that it gives to
