@@ -36,7 +36,7 @@ enum { RELEASE_AGAIN_US = 500000, OTHERS_LAG_US = 3000000 };
 /* Returns 1 if after this result of a release the grant may still be in the store. */
 static int unsettled(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
 
-/* Makes the row, at `rev`, that the release of a grant leaves if the row has nothing else. */
+/* Makes the free row, at `rev`, that is left when the only party of a row releases. */
 static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
 {
     row->n_holders = row->n_queue = 0;

@@ -118,7 +118,7 @@ static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, 
     for (;;) {
         int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
         if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = w->lost_acquire = 1;
-        /* A row without waiters: granted, because `acquire` grants only if no request is queued. */
+        /* No waiters in the row: the key was granted. After an append there is at least one. */
         if (!rc && !row->n_queue)
             *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
         else if (!rc)

@@ -33,8 +33,8 @@ void hf__port_asked(struct hf_port *port, int times);
    which came just now, says clock_us. */
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
-/* Lock and unlock a driver that doesn't allow several threads at once; nothing for others. For
-   calls of the driver that don't go through a function below, which lock by themselves. */
+/* Lock and unlock a driver that doesn't allow several threads at once; do nothing for other
+   drivers. For calls of a driver's operation that don't go through a function below. */
 void hf__port_lock(struct hf_port *port);
 void hf__port_unlock(struct hf_port *port);
 

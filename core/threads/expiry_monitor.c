@@ -18,7 +18,7 @@
 
 /* ---- the locks that are due ---- */
 
-/* How often the store is asked about a grant, if hf__asks_store. */
+/* How often the store is asked about the grant of a lock for which hf__asks_store returns 1. */
 enum { ASK_US = 250000 };
 
 /* Asks the store whether it still has the lock's grant, which an operator may have ended, and marks

@@ -132,8 +132,9 @@ void hf__check_all_waits(hf *h)
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) hf__check_at(w, 0);
 }
 
-/* Returns 1 if all waits may be checked after a death: always if they are few. If they are many, at
-   most once in a second; that may take a twentieth of a CPU's time with 50,000 waits and more. */
+/* Returns 1 if all waits may be checked after a death. Always if they are few. If they are many,
+   the checks wait for 20 µs per wait (1 s at least, 4 s at most) after the last time, so that they
+   take about a twentieth of a CPU's time. */
 static int may_sweep(hf *h)
 {
     int64_t now_us = hf__local_us(), pause_us = h->n_at_store * INT64_C(20);
