@@ -224,13 +224,12 @@ static int measure(const struct options *o, hf *store, const char *path)
     int status = measure_pairs(o, &ours, &theirs, &pair);
     close(theirs.fd);
     if (status) return status;
-    const char *url = store_url ? store_url : "";
     struct exchange *x =
         mmap(NULL, 2 * sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!strncmp(hf_store_url(store), "mem:", 4) || x == MAP_FAILED) return 0;
     int64_t settle_us = (int64_t)(pair / 1000) * 4;
     if (settle_us < SETTLE_US) settle_us = SETTLE_US;
-    handovers(url, path, ours.key, settle_us, &x[0]);
+    handovers(store_url, path, ours.key, settle_us, &x[0]);
     handovers(NULL, path, ours.key, settle_us, &x[1]);
     report(o, "handover to a process that waits", figure_of(x[0].sample, x[0].n),
            figure_of(x[1].sample, x[1].n), "us");

@@ -344,8 +344,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     if (!status && o.n_args) status = take_url(o.args[0]);
     if (!status) status = find_store();
     if (status) return status < 0 ? finish_output() : status;
-    const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
-    if (hf_url_parse(store_is_default() ? "file:" : text, &url, &err)) return no_verdict(&err);
+    if (hf_url_parse(store_url, &url, &err)) return no_verdict(&err);
     const hf_driver *drv = hf__driver(url.scheme, &err);
     if (!drv || hf__resolve_url(drv, &url, &err)) return no_verdict(&err);
     watch_for_damage();

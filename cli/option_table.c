@@ -37,7 +37,7 @@ static const struct {
     {{"at-least", required_argument, NULL, O_AT_LEAST},
      TAKES_AT_LEAST,
      "TIME",
-     "keep the key taken for so long, however short the command is"},
+     "others get the key so long after the grant at the earliest"},
     {{"on-lost", required_argument, NULL, O_ON_LOST},
      TAKES_RUN,
      "HOW",

@@ -132,27 +132,17 @@ static void add_command_of(char *to, size_t cap, pid_t pid)
     encode_command(to, cap, args);
 }
 
-/* Returns the user's name from the environment ("": none). getpwuid isn't called, because it may
-   ask a directory server. */
-static const char *user_name(void)
-{
-    const char *user = getenv("USER");
-    if (!user) user = getenv("LOGNAME");
-    if (!user && !getuid()) user = "root";
-    return user ? user : "";
-}
-
 enum { RANDOM_DIGITS = 16 };
 
 void write_owner(char owner[HF_OWNER_CAP])
 {
-    char host[65] = "", where[56], who[36];
+    char host[65] = "", user[64], where[56], who[36];
     uint64_t unique;
     gethostname(host, sizeof host - 1);
     hf__random(&unique, sizeof unique);
     hf__show_text(host, where, sizeof where);
-    hf__show_text(user_name(), who, sizeof who);
-    if (!*who) snprintf(who, sizeof who, "%ld", (long)getuid());
+    hf__user_name(user, sizeof user);
+    hf__show_text(user, who, sizeof who);
     snprintf(owner, HF_OWNER_CAP, "%s@%s:%ld:%0*llx", who, where, (long)getpid(), RANDOM_DIGITS,
              (unsigned long long)unique);
 }
@@ -179,15 +169,14 @@ void show_owner(const char *owner, char *to, size_t cap)
 
 void write_note(char note[HF_NOTE_CAP], char *const *argv)
 {
-    char host[65] = "", number[32];
+    char host[65] = "", user[64], number[32];
     gethostname(host, sizeof host - 1);
-    const char *user = user_name();
-    snprintf(number, sizeof number, "%ld", (long)getuid());
+    hf__user_name(user, sizeof user);
     note[0] = 0;
     add(note, HF_NOTE_CAP, "host=");
     encode(note, HF_NOTE_CAP, host);
     add(note, HF_NOTE_CAP, " user=");
-    encode(note, 160, *user ? user : number);
+    encode(note, 160, user);
     snprintf(number, sizeof number, " pid=%ld command=", (long)(argv ? getpid() : getppid()));
     add(note, HF_NOTE_CAP, number);
     if (!argv) add_command_of(note, HF_NOTE_CAP, getppid());

@@ -19,6 +19,7 @@
 const char *store_from = "-S";
 int store_told, store_quiet;
 static int secret_shown; /* 1: the arguments had a URL with a secret */
+static int unnamed;      /* 1: nothing names a store, and store_url is the default */
 
 /* Wipes the password of a URL whose authority begins at `user`: up to the last '@', because a
    store's URL has no '@' after the host. In URLs of other programs this may wipe more. */
@@ -51,6 +52,7 @@ int wipe_secrets(char *text)
 int wipe_url(char *text)
 {
     hf_url url;
+    text[hf__url_length(text)] = 0;
     if (hf_url_parse(text, &url, NULL)) {
         int found = wipe_secrets(text);
         if (strpbrk(text, "@?")) text[strcspn(text, ":")] = 0;
@@ -73,7 +75,7 @@ static int url_from_file(const char *name)
     ssize_t n = f ? getline(&line, &cap, f) : -1;
     int why = errno;
     if (f && f != stdin) fclose(f);
-    while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
+    if (n > 0) line[n = (ssize_t)hf__url_length(line)] = 0;
     if (n > 0) {
         store_url = line;
         return 0;
@@ -84,7 +86,7 @@ static int url_from_file(const char *name)
 
 int take_url(char *arg)
 {
-    if (!*arg) return bad_usage("-S: an empty URL");
+    if (!hf__url_length(arg)) return bad_usage("-S: an empty URL");
     if (*arg == '@') return url_from_file(arg + 1);
     store_url = strdup(arg);
     if (!store_url) {
@@ -95,22 +97,6 @@ int take_url(char *arg)
     secret_shown |= wipe_url(arg);
     size_t kept = strlen(arg);
     memset(arg + kept, ' ', len - kept);
-    return 0;
-}
-
-/* Takes the machine's store, if there is one. Returns 0 or the exit status. */
-static int machine_store(void)
-{
-    hf_error err;
-    char *url;
-#ifdef HF_STORE_FILE
-    hf__machine_file = HF_STORE_FILE;
-#endif
-    int rc = hf__machine_url(&url, &err);
-    if (rc) say("%s", err.text);
-    if (rc || !url) return rc ? hf_code_exit_status(rc) : 0;
-    store_url = url;
-    store_from = hf__machine_file;
     return 0;
 }
 
@@ -126,18 +112,26 @@ static void warn_of_secret(void)
 
 int find_store(void)
 {
+    hf_error err;
+    char *url;
+    const char *from;
     warn_of_secret();
-    const char *named = getenv("HOLDFAST_STORE");
     if (store_url) return 0;
-    store_from = named && *named ? "HOLDFAST_STORE" : "the default";
-    return named && *named ? 0 : machine_store();
+#ifdef HF_STORE_FILE
+    hf__machine_file = HF_STORE_FILE;
+#endif
+    int rc = hf__default_url(&url, &from, &err);
+    if (rc) {
+        say("%s", err.text);
+        return hf_code_exit_status(rc);
+    }
+    unnamed = !from;
+    store_from = from ? from : "the default";
+    store_url = url;
+    return 0;
 }
 
-int store_is_default(void)
-{
-    const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
-    return !named || !*named;
-}
+int store_is_default(void) { return unnamed; }
 
 static int is_missing(const hf_error *err, unsigned flags)
 {
@@ -148,6 +142,8 @@ int may_pass(const hf_error *err)
 {
     return (err->code == HF_UNAVAILABLE || err->code == HF_UNKNOWN) && !err->sys;
 }
+
+static char absent[sizeof((hf_error *)0)->text]; /* why the default store can't be opened */
 
 enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
 
@@ -170,12 +166,46 @@ static int opened(hf *store)
     return 0;
 }
 
-/* Prints that the store can't be opened: for which command, why, and the state. Returns the exit
-   status. */
+/* Returns 1 if the URL is the one that a `holdfast run` around this command has passed on, without
+   a password that the store may want. */
+static int may_lack_password(const hf_error *err)
+{
+    hf_url url;
+    char path[2];
+    if (err->code != HF_DENIED || strcmp(store_from, "HOLDFAST_STORE") || !getenv("HOLDFAST_OWNER"))
+        return 0;
+    if (hf_url_parse(store_url, &url, NULL) || url.password[0]) return 0;
+    return url.host[0] || url.user[0] ||
+           hf_url_get(&url, "socket", path, sizeof path) != HF_UNSUPPORTED;
+}
+
+/* Leaves scheme, host and path of a URL that was refused: a user's name may be a password that
+   stands in its place, and a misspelt option may have a secret. */
+static void wipe_doubtful(char *url)
+{
+    wipe_url(url);
+    url[strcspn(url, "?")] = 0;
+    char *host = strstr(url, "://");
+    if (!host) return;
+    host += 3;
+    char *at = memrchr(host, '@', strcspn(host, "/"));
+    if (at) memmove(host, at + 1, strlen(at));
+}
+
+/* Prints that the store can't be opened: for what, why, which store it is, and what the state is.
+ */
 static int not_opened(const hf_error *err)
 {
-    say("%s: %s%s%s", command_about, err->text, command_undone ? "; " : "",
-        command_undone ? command_undone : "");
+    char *shown = strdup(store_url);
+    if (shown) wipe_doubtful(shown);
+    say("%s: %s (store %s, %s%s)%s%s%s", command_about, err->text, shown ? shown : "?",
+        unnamed ? "" : "named by ", store_from, command_undone ? "; " : "",
+        command_undone ? command_undone : "",
+        may_lack_password(err)
+            ? "; the 'holdfast run' around this command passes on no password: "
+              "name a file with the URL (-S @FILE), or with the password (?passfile=FILE)"
+            : "");
+    free(shown);
     advise(err->code);
     return hf_code_exit_status(err->code);
 }
@@ -192,7 +222,10 @@ static int open_with(unsigned flags, hf **ret)
     o.owner = store_owner;
     o.io_timeout_ms = USUAL_MS;
     int rc = hf_open(store_url, &o, ret, &err);
-    if (rc && is_missing(&err, flags) && store_is_default()) return -1;
+    if (rc && is_missing(&err, flags) && store_is_default()) {
+        snprintf(absent, sizeof absent, "%s", err.text);
+        return -1;
+    }
     return rc ? not_opened(&err) : opened(*ret);
 }
 
@@ -242,8 +275,7 @@ int open_to_lock(const char *note, int64_t wait_ms, hf **ret)
 {
     int status = find_store();
     if (status) return status;
-    const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
-    if (named && !strncmp(named, "mem:", 4))
+    if (!strncmp(store_url, "mem:", 4))
         return bad_usage(
             "the store is mem: (%s), which is in this process alone: it would exclude no "
             "other process; name a store that they can open, such as file:",
@@ -255,7 +287,8 @@ int open_to_change(const char *key, hf **ret)
 {
     int status = open_with(HF_OPEN_EXISTING, ret);
     if (status >= 0) return status;
-    say("%s '%s': the default store doesn't exist, so nothing is held", command_name, key);
+    say("%s '%s': the default store doesn't exist, so nothing is held: %s", command_name, key,
+        absent);
     return EXIT_LOST;
 }
 
@@ -271,5 +304,8 @@ int open_to_look(hf **ret)
     *ret = NULL;
     int status = open_with(HF_OPEN_EXISTING, ret);
     if (!status && store_told && hf__inspect(*ret, say_setting, NULL, &err)) say("%s", err.text);
+    static int told; /* `watch` looks again and again */
+    if (status < 0 && !told++)
+        say("%s: %s (the default), so nothing is held", command_name, absent);
     return status < 0 ? 0 : status;
 }

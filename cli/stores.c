@@ -56,8 +56,7 @@ int stores_command(const struct command *self, int argc, char **argv)
     status = find_store();
     if (status) return status;
     hf__drivers(see, &o);
-    const char *named = getenv("HOLDFAST_STORE");
-    char *url = strdup(store_url ? store_url : named && *named ? named : "file:");
+    char *url = strdup(store_url);
     if (url) wipe_url(url);
     if (url && !o.json) {
         putchar('\n');

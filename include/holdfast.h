@@ -182,8 +182,8 @@ typedef struct hf_options {
     }
 
 /*
- * Opens a store. `url` is "mem:", "mem:NAME", "file:", "file:/path" or "scheme://..." of a
- * loadable driver; NULL means $HOLDFAST_STORE, else the first line of
+ * Opens a store. `url` is "mem:", "mem:NAME", "file:", "file:/path" or "scheme://..." of a loadable
+ * driver; NULL means $HOLDFAST_STORE (INVALID if empty or relative), else the first line of
  * /etc/holdfast/store, else "file:" in the user's state directory.
  * "file:" holds last as long as their process unless a lease is asked for; on stores that cannot
  * tell whether a process lives the default lease is 30 s. INVALID: bad URL, unknown scheme.

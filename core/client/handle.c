@@ -63,13 +63,7 @@ static void default_note(char note[HF_NOTE_CAP])
     char host[65] = "", pid[24], user[64];
     gethostname(host, sizeof host - 1);
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
-    /* Not getpwuid: it may ask a directory server, and the note isn't worth the wait. */
-    const char *name = secure_getenv("USER");
-    if (!name) name = secure_getenv("LOGNAME");
-    if (name)
-        snprintf(user, sizeof user, "%s", name);
-    else
-        snprintf(user, sizeof user, "%ld", (long)getuid());
+    hf__user_name(user, sizeof user);
     note[0] = 0;
     add_field(note, HF_NOTE_CAP, "host", host);
     add_field(note, HF_NOTE_CAP, "pid", pid);
@@ -271,16 +265,11 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
     if (options && options->size < sizeof *options)
         return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
                        options->size);
-    char *machine = NULL; /* URL */
-    /* NULL in a set-user-id program, because its caller sets the variable. */
-    if (!url) url = secure_getenv("HOLDFAST_STORE");
-    if (!url || !*url) {
-        int bad = hf__machine_url(&machine, err);
-        if (bad) return bad;
-        url = machine ? machine : "file:";
-    }
-    int rc = open_url(url, options, above, ret, err);
-    free(machine);
+    char *found = NULL;
+    const char *from;
+    int rc = url ? 0 : hf__default_url(&found, &from, err);
+    if (!rc) rc = open_url(url ? url : found, options, above, ret, err);
+    free(found);
     return rc;
 }
 

@@ -41,6 +41,9 @@ void hf__drivers(void (*see)(void *arg, const char *scheme, const hf_driver *dri
 __attribute__((weak, visibility("hidden"))) int
 hf__wrap_opened(const hf_driver **drv, hf_store **st, hf_caps *caps, hf_error *err);
 
+/* Returns the length of a URL without the blanks and line ends behind it. */
+size_t hf__url_length(const char *text);
+
 /* Returns 1 if the value of this option of a URL may be a secret, and in doubt. Name and value are
    as in the URL: they may be percent-encoded. */
 int hf__url_secret(const char *raw_name, size_t len, const char *raw_value, size_t value_len);

@@ -20,6 +20,16 @@ static int is_relative(const hf_url *url)
     return drv && drv->resolve;
 }
 
+/* Checks that the URL names the same store for every process. `from` names where it is from. */
+static int check_common(const char *from, const hf_url *url, hf_error *err)
+{
+    if (!is_relative(url)) return 0;
+    return hf_fail(err, HF_INVALID, 0,
+                   "%s: the path in '%s' is relative: it would be another store in each working "
+                   "directory; write it from '/' on",
+                   from, url->safe);
+}
+
 static int has_secret(const char *text, const hf_url *url)
 {
     const char *was = strchr(text, '?'), *is = strchr(url->safe, '?');
@@ -39,13 +49,11 @@ static int check(const char *text, hf_error *err)
                        "%s: its URL has a secret, which every user of this machine can read; name "
                        "a file with it (?passfile=...)",
                        hf__machine_file);
-    if (is_relative(&url))
-        return hf_fail(
-            err, HF_INVALID, 0,
-            "%s: the path in '%s' is relative: it would be another store in each working "
-            "directory; write it from '/' on",
-            hf__machine_file, url.safe);
-    return 0;
+    if (!strcmp(url.scheme, "mem"))
+        return hf_fail(err, HF_INVALID, 0,
+                       "%s: mem: is another store in each process; name one that they share",
+                       hf__machine_file);
+    return check_common(hf__machine_file, &url, err);
 }
 
 int hf__machine_url(char **ret, hf_error *err)
@@ -62,11 +70,34 @@ int hf__machine_url(char **ret, hf_error *err)
                  ? hf_fail(err, HF_DENIED, errno, "%s: %s", hf__machine_file, strerror(errno))
                  : 0;
     fclose(f);
-    while (n > 0 && strchr("\r\n \t", line[n - 1])) line[--n] = 0;
+    if (n > 0) line[n = (ssize_t)hf__url_length(line)] = 0;
     if (!rc) rc = check(n > 0 ? line : "", err);
     if (rc)
         free(line);
     else
         *ret = line;
     return rc;
+}
+
+/* Checks the URL of $HOLDFAST_STORE. A URL that can't be parsed passes: hf_open refuses it. */
+static int check_variable(const char *text, hf_error *err)
+{
+    hf_url url;
+    if (!hf__url_length(text))
+        return hf_fail(err, HF_INVALID, 0,
+                       "HOLDFAST_STORE is set, but empty: a program without it would use another "
+                       "store; set it to a URL, or unset it");
+    return hf_url_parse(text, &url, NULL) ? 0 : check_common("HOLDFAST_STORE", &url, err);
+}
+
+int hf__default_url(char **ret, const char **ret_from, hf_error *err)
+{
+    /* NULL in a set-user-id program, because its caller sets the variable. */
+    const char *named = secure_getenv("HOLDFAST_STORE");
+    int rc = named ? check_variable(named, err) : hf__machine_url(ret, err);
+    if (rc) return rc;
+    *ret_from = named ? "HOLDFAST_STORE" : *ret ? hf__machine_file : NULL;
+    if (!named && *ret) return 0;
+    *ret = strdup(named ? named : "file:");
+    return *ret ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
 }

@@ -13,8 +13,9 @@
  *   - An '@' behind a ':' in a URL without a host must be written %40, too. There "//" is nearly
  *     always missing before user and password.
  * Everything is percent-decoded exactly once. Control characters and NUL are refused, raw or
- * encoded. A list of hosts, "a:1,b:2", is passed to the driver as it is. Errors quote no more than
- * the scheme: the rest may be secret.
+ * encoded. Blanks and line ends behind the URL, which files and copied lines have, don't count: a
+ * name that ends in a blank is written with %20. A list of hosts, "a:1,b:2", is passed to the
+ * driver as it is. Errors quote no more than the scheme: the rest may be secret.
  */
 #include "drivers.h"
 
@@ -113,10 +114,18 @@ static const char *split_authority(struct span a, struct parts *p)
     return p->port.from < p->port.to ? NULL : "an empty port";
 }
 
+size_t hf__url_length(const char *text)
+{
+    size_t n = strlen(text);
+    while (n && strchr(" \t\r\n", text[n - 1])) n--;
+    return n;
+}
+
 static const char *split(const char *text, struct parts *p)
 {
-    struct span all = {text, text + strlen(text)};
+    struct span all = {text, text + hf__url_length(text)};
     if (*text == '@') return "@FILE is for the option -S; write the URL itself here";
+    if (strchr(" \t\r\n", *text)) return "begins with a blank or a line end";
     while (scheme_char(*all.from)) all.from++;
     if (*all.from != ':' || all.from == text)
         return "no scheme, such as file:/path or mem: (lower case)";
@@ -331,7 +340,7 @@ int hf_url_parse(const char *text, hf_url *ret, hf_error *err)
     hf_url u;
     memset(&p, 0, sizeof p);
     memset(&u, 0, sizeof u);
-    if (!text || !*text) return fail(&p, "is empty", err);
+    if (!text || !hf__url_length(text)) return fail(&p, "is empty", err);
     const char *why = split(text, &p);
     if (!why) why = fill(&p, &u);
     if (why) return fail(&p, why, err);
@@ -347,7 +356,7 @@ static void put_path(struct out *o, const char *path, int has_host)
         char c[4] = {*path, 0, 0, 0};
         no_at |= *path == ':';
         if (control((unsigned char)*path) || *path == '%' || *path == '?' ||
-            (*path == '@' && no_at))
+            (*path == '@' && no_at) || (*path == ' ' && !path[1]))
             snprintf(c, sizeof c, "%%%02X", (unsigned char)*path);
         put_text(o, c);
     }

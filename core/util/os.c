@@ -106,6 +106,17 @@ unsigned hf__fork_generation(void)
 
 /* ---- descriptors ---- */
 
+void hf__user_name(char *to, size_t cap)
+{
+    const char *name = secure_getenv("USER");
+    if (!name || !*name) name = secure_getenv("LOGNAME");
+    if ((!name || !*name) && !getuid()) name = "root";
+    if (name && *name)
+        snprintf(to, cap, "%s", name);
+    else
+        snprintf(to, cap, "%ld", (long)getuid());
+}
+
 int hf__fd_above(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO) return fd;

@@ -43,6 +43,9 @@ void hf__thread_condition(pthread_cond_t *cond);
 /* Waits for the condition, until local_us at the latest (INT64_MAX: no limit). May return early:
    the caller checks again what it waits for, and the clock. Called with the mutex locked. */
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
+/* Writes the name of this process's user, as the environment has it: a directory server, which
+   getpwuid may ask, would take time. If the environment has none: "root", or the number. */
+void hf__user_name(char *to, size_t cap);
 /* Returns a number that is another one in the child of a fork. */
 unsigned hf__fork_generation(void);
 /* The same number, to be read without a call. Valid after the first hf__fork_generation(). */

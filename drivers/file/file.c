@@ -82,7 +82,8 @@ static int resolve(hf_url *url, hf_error *err)
     int n = 0;
     if (url->host[0] || url->path[0] == '/') return 0;
     if (!url->path[0]) {
-        int rc = hf__default_path(path, sizeof path, err);
+        size_t exists;
+        int rc = hf__default_path(path, sizeof path, &exists, err);
         return rc ? rc : hf_url_set_path(url, path, err);
     }
     if (!getcwd(here, sizeof here))

@@ -50,7 +50,8 @@ END
         run --separate-stderr holdfast -S redis://127.0.0.1:1 $words
         [ "$status" = 69 ]
         # shellcheck disable=SC2154 # bats sets it
-        [ "$stderr" = "holdfast: $about: redis: connect '127.0.0.1:1': Connection refused$state" ]
+        [ "$stderr" = "holdfast: $about: redis: connect '127.0.0.1:1': Connection refused\
+ (store redis://127.0.0.1:1, named by -S)$state" ]
     done <<'END'
 run -n k -- true|run 'k'|; nothing was acquired, and nothing was executed
 once -n k -- true|once 'k'|; nothing was acquired, and nothing was executed
@@ -100,6 +101,7 @@ END
 
 @test "a full disk is told as one" {
     state="nothing was acquired, and nothing was executed"
+    which='( .store .*.)?' # which store it is
     export HOLDFAST_DRIVERS=$BUILD
     mkdir full
     # One is made while there is room; what fills the rest is somebody else's.
@@ -114,8 +116,9 @@ END
         [ "$status" = 69 ]
         [ "${#lines[@]}" = 3 ]
         [ "${lines[1]}" = 69 ]
-        [[ ${lines[0]} =~ (No space left on device|disk is full)"; $state"$ ]]
-        [[ ${lines[2]} =~ (No space left on device|disk is full)("; nothing was acquired")?$ ]]
+        [[ ${lines[0]} =~ (No space left on device|disk is full)$which"; $state"$ ]]
+        why="(No space left on device|disk is full)$which"
+        [[ ${lines[2]} =~ $why("; nothing was acquired")?$ ]]
     done
 }
 
@@ -127,7 +130,7 @@ END
             "$HOLDFAST" "$url"
         [ "$status" = 69 ]
         [ "${#lines[@]}" = 1 ]
-        [[ $output =~ (File too large|disk I/O error)"; $state"$ ]]
+        [[ $output =~ (File too large|disk I/O error)" (store $url, named by -S); $state"$ ]]
     done
     run env --default-signal=XFSZ "$HOLDFAST" run "$K" -- sh -c 'kill -XFSZ $$'
     [ "$status" = 153 ]

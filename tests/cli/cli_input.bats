@@ -155,8 +155,83 @@ teardown() { cli_teardown; }
     [ "$status" = 0 ]
     [ "$output" = "file:$PWD/state/holdfast/locks" ]
     [ -n "$(find state -type f)" ]
-    HOLDFAST_STORE='' run holdfast ls --all
-    [[ $output == *"$K"* ]]
+    # An empty variable names none: without it a program would use this one.
+    for empty in '' ' ' $'\r'; do
+        for how in "run $K -- touch ran" "ls --all" "acquire $K --lease 5" stores doctor; do
+            # shellcheck disable=SC2086
+            HOLDFAST_STORE=$empty run holdfast $how
+            refused 64 "HOLDFAST_STORE is set, but empty"
+        done
+    done
+    [ ! -e ran ]
+}
+
+@test "the default store: directories are made in a home that is there, and nowhere else" {
+    unset HOLDFAST_STORE
+    mkdir home state
+    at() {
+        HOME=$1 XDG_STATE_HOME=$2 holdfast run "$K" -- sh -c 'echo "$HOLDFAST_STORE"'
+    }
+    gone=$PWD/gone
+    for gone in "$gone:" "$gone/anna:" "$PWD/home:$gone/state" "$gone:$gone/s"; do
+        run at "${gone%%:*}" "${gone#*:}"
+        refused 69 gone "isn't made" "name a store" "nothing was executed"
+        [ ! -e gone ]
+    done
+    for there in "$PWD/home:" "$PWD/home:$PWD/home/deep/state" "$PWD/gone:$PWD/state/own"; do
+        run at "${there%%:*}" "${there#*:}"
+        [ "$status" = 0 ]
+        [ -e "${output#file:}" ]
+    done
+}
+
+@test "blanks and line ends behind a URL name no other store" {
+    url=file:$PWD/st
+    holdfast -S "$url" run "$K" -- true
+    for end in ' ' $'\r' $'\n' $'\t' $' \r\n'; do
+        printf '%s' "$url$end" >named
+        for how in "-S|$url$end" "-S|@named"; do
+            run holdfast "${how%%|*}" "${how#*|}" run "$K" -- sh -c 'echo "$HOLDFAST_STORE"'
+            [ "$output" = "$url" ]
+        done
+        HOLDFAST_STORE=$url$end run holdfast run -v "$K" -- true
+        [ "${lines[0]}" = "holdfast: the store is $url (HOLDFAST_STORE)" ]
+        HOLDFAST_STORE=$url?mode=0600$end run holdfast run -q "$K" -- true
+        [ -z "$output" ]
+    done
+    # A name that ends in a blank is passed on as it is.
+    mkdir sub
+    run holdfast -S "file:st%20" run "$K" -- sh -c 'cd sub && "$0" run -n -E 9 "$1" -- true' \
+        "$HOLDFAST" "$K"
+    [ "$status" = 9 ]
+    [ -e "st " ]
+    HOLDFAST_STORE=" $url" run holdfast run "$K" -- true
+    refused 64 "begins with a blank"
+}
+
+@test "HOLDFAST_STORE has no path that is another one in each directory" {
+    for url in file:rel file:./rel sqlite:rel.db sqlite::memory: file:r%2fel; do
+        for how in "run $K -- touch ran" ls stores; do
+            # shellcheck disable=SC2086
+            HOLDFAST_STORE=$url HOLDFAST_DRIVERS=$BUILD run holdfast $how
+            refused 64 "HOLDFAST_STORE: the path in '" relative
+        done
+    done
+    [ ! -e ran ]
+}
+
+@test "the user of a holder: the environment's, else root or the number" {
+    user() {
+        holdfast run "$K" -- "$HOLDFAST" show --json "$K" | sed 's/.*"user":"\([^"]*\)".*/\1/'
+    }
+    [ "$(USER=anna LOGNAME=berta user)" = anna ]
+    [ "$(USER='' LOGNAME=berta user)" = berta ]
+    unset USER LOGNAME
+    if [ "$(id -u)" = 0 ]; then
+        [ "$(user)" = root ]
+    else
+        [ "$(user)" = "$(id -u)" ]
+    fi
 }
 
 @test "a store is passed on as the same one, wherever the command goes" {

@@ -350,14 +350,22 @@ into_nothing() {
     [[ $output == *"no store at "*"has no table"* ]]
     [ "$(sqlite3 app.db .tables)" = own ]
     unset HOLDFAST_STORE
-    run holdfast ls --all
-    [ "$status" = 0 ]
+    absent() {
+        # shellcheck disable=SC2154 # bats sets it
+        [[ $stderr == "holdfast: $1: "*"no store at '$PWD/home/"* ]]
+        [[ $stderr == *" (the default), so nothing is held" ]]
+        [ "${#stderr_lines[@]}" = 1 ]
+        [ "$status" = 0 ]
+    }
+    run --separate-stderr holdfast ls --all
+    absent ls
     [ -z "$output" ]
-    run holdfast show "$K"
-    [ "$status" = 0 ]
+    run --separate-stderr holdfast show "$K"
+    absent show
     [ "$output" = "$K: free" ]
     holdfast show --json "$K" | documents key:s held:b token:i waiters:l
-    run holdfast prune --idle 1d
+    run --separate-stderr holdfast prune --idle 1d
+    absent prune
     [ "$output" = "0 deleted" ]
     run holdfast show $'a\nb'
     [ "$status" = 64 ]
@@ -366,13 +374,14 @@ into_nothing() {
     [[ $output == *"no store at "*"promises:"* ]]
     [ -z "$(find home)" ] || [ "$(find home)" = home ]
     # A watch shows what comes with the first lock.
-    env --default-signal "$HOLDFAST" watch >seen 3>&- &
+    env --default-signal "$HOLDFAST" watch >seen 2>watch.err 3>&- &
     watcher=$!
     STARTED+=("$watcher")
     holdfast run "$K" -- sh -c "until grep -q 'held by' seen; do sleep 0.05; done"
     kill "$watcher"
     finished "$watcher"
     [ "$STATUS" = 143 ]
+    [ "$(grep -c "^holdfast: watch: .*no store at" watch.err)" = 1 ]
 }
 
 @test "ls: columns stand below each other, however many bytes a character has" {

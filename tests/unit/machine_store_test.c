@@ -46,7 +46,35 @@ static void the_variable_the_file_and_the_users_own(void **state)
     setenv("HOLDFAST_STORE", "mem:", 1);
     assert_int_equal(opens(url, &err), 0);
     assert_string_equal(url, "mem:");
-    setenv("HOLDFAST_STORE", "", 1);
+    unsetenv("HOLDFAST_STORE");
+    unlink(file);
+}
+
+/* A program that took another store instead would not exclude those that name theirs. */
+static void a_variable_that_names_no_store_for_all(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        {"", "HOLDFAST_STORE is set, but empty"},    {" \r\n", "HOLDFAST_STORE is set, but empty"},
+        {"file:rel", "HOLDFAST_STORE: the path in"}, {"file:./rel", "relative"},
+        {"file:r%2fel?mode=0666", "relative"},       {" file:/x", "begins with a blank"},
+    };
+    char url[200], wanted[100];
+    hf_error err;
+    (void)state;
+    write_line("file:/another");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("HOLDFAST_STORE", cases[i].text, 1);
+        assert_int_equal(opens(url, &err), HF_INVALID);
+        if (!strstr(err.text, cases[i].why)) fail_msg("%s: %s", cases[i].text, err.text);
+    }
+    hf *store;
+    assert_int_equal(hf_open("", NULL, &store, &err), HF_INVALID);
+    /* What a file's line or a copied text has behind it names no other store. */
+    snprintf(wanted, sizeof wanted, "file:%s/for-all", folder);
+    snprintf(url, sizeof url, "%s \t\r\n", wanted);
+    setenv("HOLDFAST_STORE", url, 1);
     assert_int_equal(opens(url, &err), 0);
     assert_string_equal(url, wanted);
     unsetenv("HOLDFAST_STORE");
@@ -62,6 +90,7 @@ static void a_file_that_names_no_store_for_all(void **state)
         {"", "names no store"},
         {"  ", "names no store"},
         {"file:rel", "relative"},
+        {"mem:", "each process"},
         {"redis://user:s3cr3t@h", "a secret"},
         {"postgres://h/d?password=s3cr3t", "a secret"},
         {"# the store", "url: "},
@@ -85,6 +114,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_variable_the_file_and_the_users_own),
+        cmocka_unit_test(a_variable_that_names_no_store_for_all),
         cmocka_unit_test(a_file_that_names_no_store_for_all),
     };
     if (!mkdtemp(folder)) return 1;

@@ -27,6 +27,10 @@ static const struct good goods[] = {
     {"file:/me@work:x", "file", "", "", "", 0, "/me@work:x", "", NULL},
     {"file:/a:b%40c", "file", "", "", "", 0, "/a:b@c", "", NULL},
     {"file:a//b", "file", "", "", "", 0, "a//b", "", NULL},
+    {"file:/x \t\r\n", "file", "", "", "", 0, "/x", "", "file:/x"},
+    {"file:/x%20 ", "file", "", "", "", 0, "/x ", "", "file:/x%20"},
+    {"file:x?mode=0600\r\n", "file", "", "", "", 0, "x", "mode=0600", "file:x?mode=0600"},
+    {"redis://:pw@h \n", "redis", "", "pw", "h", 0, "", "", "redis://h"},
     {"file:x?mode=0600", "file", "", "", "", 0, "x", "mode=0600", NULL},
     {"redis://h", "redis", "", "", "h", 0, "", "", NULL},
     {"redis://h:6379/0", "redis", "", "", "h", 6379, "/0", "", NULL},
@@ -113,10 +117,10 @@ static const char *const bads[][2] = {
     {"r:?%=SECRET", "'%'"},
     {"r://u:SECRET%00@h", "control"},
     {"r:SECRET%0a", "control"},
-    {"r:SECRET\n", "control"},
+    {"r:SECRET\nx", "control"},
     {"r:SECRET\x7f", "control"},
     {"r:?token=SECRET%1f", "control"},
-    {"r:?token=SECRET\t", "control"},
+    {"r:?token=SECRET\tx", "control"},
 };
 
 static void what_cannot_be_parsed_is_said_without_secrets(void **state)

@@ -143,6 +143,15 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
         refused 64
         [[ $output != *"$secret"* ]]
     done
+    # `run` takes the password out of the URL that its command gets.
+    url="redis://:$secret@127.0.0.1:$port"
+    for nested in 'run -n inner -- true' 'ls'; do
+        # shellcheck disable=SC2086,SC2016
+        HOLDFAST_STORE=$url run holdfast run "$K" -- "$HOLDFAST" $nested
+        refused 77 "(store redis://127.0.0.1:$port, named by HOLDFAST_STORE)" \
+            "'holdfast run' around this command passes on no password" passfile=
+        [[ $output != *"$secret"* ]]
+    done
     # A server that quotes what it doesn't understand.
     redis odd --rename-command AUTH ''
     HOLDFAST_STORE="redis://:$secret@/?socket=$PWD/odd" run holdfast run "$K" -- true
