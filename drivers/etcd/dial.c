@@ -146,12 +146,10 @@ static void why_not(char why[HF_ET_WHY], const char *what, const char *of)
 
 int hf__et_check_files(const struct hf__et_http *http, char why[HF_ET_WHY])
 {
-    const char *const of[][2] = {
-        {"cafile", http->cafile}, {"cert", http->cert}, {"key", http->key}};
+    const char *const files[][2] = {
+        {"cafile", http->cafile}, {"cert", http->cert}, {"key", http->key}, {NULL, NULL}};
     char reason[HF_KIT_WHY] = "";
-    int rc = 0;
-    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
-        if (of[i][1]) rc = hf__credential_check(of[i][0], of[i][1], reason);
+    int rc = hf__credentials_check(files, 0, reason);
     snprintf(why, HF_ET_WHY, "%s", reason);
     return rc;
 }

@@ -344,3 +344,30 @@ void hf__dial_why(const struct hf__dial *d, char *to, size_t cap)
     }
     if (t.left_out) snprintf(to + t.len, cap - t.len, "; %d more", t.left_out);
 }
+
+/* ---- all of it ---- */
+
+/* Notes that a login failed with `code`; the reason is in a->why. */
+static void log_in_failed(struct hf__dial *d, struct hf__attempt *a, int code)
+{
+    a->code = code == HF_UNSUPPORTED && d->n_targets > 1 ? HF_UNAVAILABLE : code;
+    became(d, a, HF_ATTEMPT_FAILED, 0);
+}
+
+int hf__connect(const struct hf__connection *to, int64_t until_us, hf_error *err)
+{
+    struct hf__attempt *a;
+    struct hf__dial *d;
+    char why[HF_TEXT_CAP - 32];
+    int rc = hf__dial_begin(to->targets, to->n, to->ops, to->arg, &d);
+    if (rc) return hf_fail(err, rc, 0, "%s: connect: out of memory", to->store);
+    while (!(rc = hf__dial_next(d, until_us, &a))) {
+        rc = to->log_in(to->arg, a, hf__dial_share(d, until_us));
+        if (!rc) break;
+        log_in_failed(d, a, rc);
+    }
+    if (rc == HF_UNSUPPORTED && to->opened) rc = HF_UNAVAILABLE;
+    hf__dial_why(d, why, sizeof why);
+    hf__dial_end(d);
+    return rc ? hf_fail(err, rc, 0, "%s: connect %s", to->store, why) : 0;
+}

@@ -7,19 +7,14 @@
  * the last one began (RFC 8305, section 5); the earlier ones go on. So neither a mute name server
  * nor a mute address takes the time of the others.
  *
- * A server may accept the connection and then be mute. So the caller logs in within hf__dial_share
- * (half of the time that is left, if other addresses are left), says hf__dial_fail if that didn't
- * work, and asks hf__dial_next for another one:
+ * A server may accept the connection and then be mute. So a login has until hf__dial_share: half of
+ * the time that is left, if other addresses are left. hf__connect does all of this. A driver whose
+ * own way is another one takes its parts:
  *
- *     struct hf__dial *d;
- *     struct hf__attempt *a;
  *     int rc = hf__dial_begin(targets, n, NULL, NULL, &d);
- *     if (rc) return rc;
- *     while (!(rc = hf__dial_next(d, until_us, &a))) {
- *         fd = hf__dial_take(a);
- *         rc = log_in(fd, hf__dial_share(d, until_us), why);
+ *     while (!rc && !(rc = hf__dial_next(d, until_us, &a))) {
+ *         rc = log_in(hf__dial_take(a), hf__dial_share(d, until_us), why);
  *         if (!rc) break;
- *         close(fd);
  *         hf__dial_fail(d, a, rc, why);
  *     }
  *     if (rc) hf__dial_why(d, why, sizeof why);
@@ -31,6 +26,7 @@
 #ifndef HF_KIT_DIAL_H
 #define HF_KIT_DIAL_H
 
+#include "holdfast_driver.h"
 #include "resolve.h"
 
 enum { HF_DIAL_STAGGER_MS = 250, HF_DIAL_TARGETS = 16, HF_DIAL_ATTEMPTS = 64 };
@@ -74,6 +70,29 @@ struct hf__dial_ops {
     enum hf__attempt_state (*step)(void *arg, struct hf__attempt *a);
     void (*stop)(void *arg, struct hf__attempt *a);
 };
+
+/* What a driver connects to, and how. */
+struct hf__connection {
+    const char *store; /* the driver's name, for messages */
+    const struct hf__dial_target *targets;
+    size_t n;
+    const struct hf__dial_ops *ops; /* or NULL */
+    /*
+     * Logs in at an address that is connected, until the local time until_us at most, and checks
+     * that this server can be a store. It takes the socket (hf__dial_take), or what ops have in
+     * `own`. Returns 0; or the code, with the reason in a->why, and has closed what it took.
+     */
+    int (*log_in)(void *arg, struct hf__attempt *a, int64_t until_us);
+    void *arg;  /* of log_in and of ops */
+    int opened; /* the store was open once: a server that can't be a store is another one, which has
+                   the address for a while */
+};
+/*
+ * Connects to the first server that can be used, until the local time until_us. Returns 0, or the
+ * code and the error, which names each address. A server of several that can't be a store (a
+ * replica) is HF_UNAVAILABLE: another one may soon be able to.
+ */
+int hf__connect(const struct hf__connection *to, int64_t until_us, hf_error *err);
 
 struct hf__dial;
 

@@ -62,6 +62,14 @@ int hf__credential_check(const char *what, const char *path, char why[HF_KIT_WHY
     return rc;
 }
 
+int hf__credentials_check(const char *const (*of)[2], int opened, char why[HF_KIT_WHY])
+{
+    int rc = 0;
+    for (; !rc && (*of)[0]; of++)
+        if ((*of)[1] && *(*of)[1]) rc = hf__credential_check((*of)[0], (*of)[1], why);
+    return rc == HF_INVALID && opened ? HF_UNAVAILABLE : rc;
+}
+
 /* Reads up to the end of the first line, of any kind of file. Returns 0 or the code. */
 static int first_line(int fd, char to[HF_SECRET_CAP], const char **ret_why)
 {
@@ -123,6 +131,14 @@ int hf__secret_get(const struct hf__secret *s, char to[HF_SECRET_CAP], char why[
     }
     int rc = read_it(s->path, to, &regular, why);
     return rc == HF_INVALID ? HF_UNAVAILABLE : rc;
+}
+
+int hf__password_get(const struct hf__secret *s, const char *given, char to[HF_SECRET_CAP],
+                     char why[HF_KIT_WHY])
+{
+    if (s->path[0]) return hf__secret_get(s, to, why);
+    snprintf(to, HF_SECRET_CAP, "%s", given);
+    return 0;
 }
 
 void hf__secret_forget(struct hf__secret *s) { explicit_bzero(s, sizeof *s); }

@@ -28,6 +28,10 @@ struct hf__secret {
 int hf__credential_code(int sys); /* returns the code for an errno of open or read */
 /* Opens the file and closes it. Returns 0, or the code and the reason, which begins with `what`. */
 int hf__credential_check(const char *what, const char *path, char why[HF_KIT_WHY]);
+/* Does it for each {what, path}, the last of which has `what` NULL; a path that is empty or NULL is
+   left out. A library that opened them itself would wait for the writer of a named pipe. Of a store
+   that was open once (`opened`) any failure passes: HF_UNAVAILABLE. */
+int hf__credentials_check(const char *const (*of)[2], int opened, char why[HF_KIT_WHY]);
 
 /*
  * Returns 1 if libcurl must not be started. libcurl appends the keys of its connections to the file
@@ -42,6 +46,10 @@ int hf__secret_open(struct hf__secret *s, const char *path, char why[HF_KIT_WHY]
 /* Reads the secret; any thread may call it. Returns 0 and the line without its end; else
    HF_UNAVAILABLE and the reason: while a file is being replaced it may be missing or empty. */
 int hf__secret_get(const struct hf__secret *s, char to[HF_SECRET_CAP], char why[HF_KIT_WHY]);
+/* Copies the password that is to be used now: that of the file, if there is one; else `given`. As
+   hf__secret_get. */
+int hf__password_get(const struct hf__secret *s, const char *given, char to[HF_SECRET_CAP],
+                     char why[HF_KIT_WHY]);
 /* Wipes the secret from memory. */
 void hf__secret_forget(struct hf__secret *s);
 

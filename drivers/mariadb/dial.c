@@ -10,7 +10,7 @@
  * process, as OpenSSL has.
  */
 #include "kit/dial.h"
-#include "kit/fork_gate.h"
+#include "kit/quiet.h"
 #include "link.h"
 
 #include "os.h"
@@ -25,6 +25,7 @@
 
 struct login {
     const struct hf__my_how *how;
+    struct hf__my_link *link;
     char password[HF_SECRET_CAP];
 };
 
@@ -143,9 +144,10 @@ static enum hf__attempt_state begin(const struct login *l, struct hf__attempt *a
 
 static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
 {
-    hf__gate_begin();
+    struct hf__quiet quiet;
+    hf__quiet(&quiet);
     enum hf__attempt_state state = begin(arg, a);
-    hf__gate_end();
+    hf__loud(&quiet);
     return state;
 }
 
@@ -153,10 +155,11 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
     MYSQL *connected = NULL;
+    struct hf__quiet quiet;
     unsigned held = hf__low_hold(); /* it may open files */
-    hf__gate_begin();
+    hf__quiet(&quiet);
     p->status = mysql_real_connect_cont(&connected, p->my, p->status & ~MYSQL_WAIT_TIMEOUT);
-    hf__gate_end();
+    hf__loud(&quiet);
     hf__low_free(held);
     return became(arg, a, connected);
 }
@@ -172,11 +175,12 @@ static int connect_cont(void *arg, int ready)
 static void stop(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
+    struct hf__quiet quiet;
     (void)arg;
-    hf__gate_begin();
+    hf__quiet(&quiet);
     if (p && p->status) hf__my_finish(p->my, p->status, connect_cont, p->my, 0);
     if (p && p->my) mysql_close(p->my);
-    hf__gate_end();
+    hf__loud(&quiet);
     free(p);
 }
 
@@ -185,12 +189,10 @@ static void stop(void *arg, struct hf__attempt *a)
 void hf__my_disconnect(struct hf__my_link *link)
 {
     if (!link->my) return;
-    struct hf__my_pipe pipe;
-    hf__my_hold_pipe(&pipe);
-    hf__gate_begin();
+    struct hf__quiet quiet;
+    hf__quiet(&quiet);
     mysql_close(link->my);
-    hf__gate_end();
-    hf__my_free_pipe(&pipe);
+    hf__loud(&quiet);
     link->my = NULL;
     link->settled = 0;
 }
@@ -254,64 +256,38 @@ static int settle(const struct hf__my_how *how, struct hf__my_link *link, char w
 
 /* ---- connecting ---- */
 
-static int dial(const struct login *l, struct hf__dial *d, struct hf__my_link *link,
-                int64_t until_us)
+static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
 {
-    struct hf__attempt *a;
-    char why[HF_KIT_WHY];
-    int rc;
-    while (!(rc = hf__dial_next(d, until_us, &a))) {
-        link->my = ((struct pending *)a->own)->my;
-        free(a->own);
-        a->own = NULL;
-        link->until_us = hf__dial_share(d, until_us);
-        rc = inspect(l->how, link, why);
-        /* If there are several servers, another one may soon be the one that can be written. */
-        if (rc == HF_UNSUPPORTED && l->how->at.n > 1) rc = HF_UNAVAILABLE;
-        if (!rc) rc = settle(l->how, link, why);
-        link->until_us = 0;
-        link->settled = !rc;
-        if (!rc) break;
-        hf__my_disconnect(link);
-        hf__dial_fail(d, a, rc, why);
-    }
+    struct login *l = arg;
+    struct hf__my_link *link = l->link;
+    link->my = ((struct pending *)a->own)->my;
+    free(a->own);
+    a->own = NULL;
+    link->until_us = until_us;
+    int rc = inspect(l->how, link, a->why);
+    if (!rc) rc = settle(l->how, link, a->why);
+    link->until_us = 0;
+    link->settled = !rc;
+    if (rc) hf__my_disconnect(link);
     return rc;
-}
-
-static int check_files(const struct hf__my_how *how, char why[HF_KIT_WHY])
-{
-    const char *const of[][2] = {
-        {"ssl_ca", how->ssl_ca}, {"ssl_cert", how->ssl_cert}, {"ssl_key", how->ssl_key}};
-    int rc = 0;
-    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
-        if (of[i][1][0]) rc = hf__credential_check(of[i][0], of[i][1], why);
-    return rc == HF_INVALID && how->opened ? HF_UNAVAILABLE : rc;
 }
 
 int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
                    hf_error *err)
 {
     static const struct hf__dial_ops ops = {start, step, stop};
+    const char *const files[][2] = {{"ssl_ca", how->ssl_ca},
+                                    {"ssl_cert", how->ssl_cert},
+                                    {"ssl_key", how->ssl_key},
+                                    {NULL, NULL}};
     struct hf__dial_target targets[HF_DIAL_TARGETS];
-    struct login l = {.how = how};
-    struct hf__my_pipe pipe;
-    struct hf__dial *d;
-    char why[500], secret[HF_KIT_WHY];
+    struct login l = {.how = how, .link = link};
+    const struct hf__connection to = {"mariadb", targets, how->at.n, &ops, log_in, &l, how->opened};
+    char why[HF_KIT_WHY];
     hf__hosts_targets(&how->at, targets);
-    memcpy(l.password, how->password, sizeof how->password);
-    int rc = how->secret.path[0] ? hf__secret_get(&how->secret, l.password, secret) : 0;
-    if (!rc) rc = check_files(how, secret);
-    if (rc) return hf_fail(err, rc, 0, "mariadb: connect: %s", secret);
-    if (hf__dial_begin(targets, how->at.n, &ops, &l, &d))
-        return hf_fail(err, HF_NOMEM, 0, "mariadb: connect: out of memory");
-    hf__my_hold_pipe(&pipe);
-    rc = dial(&l, d, link, until_us);
-    /* This server could be used when the store was opened; another server may have its
-       address now. */
-    if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
-    hf__dial_why(d, why, sizeof why);
-    hf__dial_end(d);
-    hf__my_free_pipe(&pipe);
+    int rc = hf__password_get(&how->secret, how->password, l.password, why);
+    if (!rc) rc = hf__credentials_check(files, how->opened, why);
+    rc = rc ? hf_fail(err, rc, 0, "mariadb: connect: %s", why) : hf__connect(&to, until_us, err);
     explicit_bzero(l.password, sizeof l.password);
-    return rc ? hf_fail(err, rc, 0, "mariadb: connect %s", why) : 0;
+    return rc;
 }

@@ -8,12 +8,10 @@
  */
 #include "link.h"
 
-#include "kit/fork_gate.h"
+#include "kit/quiet.h"
 
 #include <errmsg.h>
-#include <errno.h>
 #include <mysqld_error.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,28 +66,6 @@ void hf__my_sql_free(struct hf__my_sql *sql)
 }
 
 /* ---- calls that wait ---- */
-
-/* OpenSSL's sockets may raise SIGPIPE, which would end the process. The thread blocks it while it
-   uses them, and discards one that has come. */
-void hf__my_hold_pipe(struct hf__my_pipe *p)
-{
-    sigset_t pipe, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    p->before = !sigpending(&pending) && sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe, &p->mask);
-}
-
-void hf__my_free_pipe(const struct hf__my_pipe *p)
-{
-    static const struct timespec now = {0, 0};
-    sigset_t pipe;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    if (!p->before)
-        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR) continue;
-    pthread_sigmask(SIG_SETMASK, &p->mask, NULL);
-}
 
 /* Waits for these events. Returns those that have come, by the library's names; MYSQL_WAIT_TIMEOUT:
    the time is up. */
@@ -281,12 +257,10 @@ int hf__my_ask_each(const struct hf__my_how *how, struct hf__my_link *link,
                     const struct hf__my_sql *sql, int ambiguous, const struct hf__my_each *each,
                     struct hf__my_failure *failure)
 {
-    struct hf__my_pipe pipe;
-    if (how->tls) hf__my_hold_pipe(&pipe);
-    if (how->tls) hf__gate_begin();
+    struct hf__quiet quiet;
+    if (how->tls) hf__quiet(&quiet);
     int rc = ask(how, link, sql, ambiguous, each, failure);
-    if (how->tls) hf__gate_end();
-    if (how->tls) hf__my_free_pipe(&pipe);
+    if (how->tls) hf__loud(&quiet);
     return rc;
 }
 

@@ -10,7 +10,6 @@
 #include "kit/secret.h"
 
 #include <mysql.h>
-#include <signal.h>
 
 enum { HF_MY_NAME = 160, HF_MY_PATH = 512, HF_MY_WHY = 300 };
 
@@ -70,16 +69,8 @@ void hf__my_disconnect(struct hf__my_link *link);
    nothing. */
 int hf__my_broken(const struct hf__my_link *link);
 
-/* link.c. Between these two calls SIGPIPE doesn't end this process. */
-struct hf__my_pipe {
-    sigset_t mask;
-    int before; /* one was pending already */
-};
-void hf__my_hold_pipe(struct hf__my_pipe *p);
-void hf__my_free_pipe(const struct hf__my_pipe *p);
-
 /*
- * Finishes a call of the library that may wait: `status` is what its _start returned, `go`
+ * link.c. Finishes a call of the library that may wait: `status` is what its _start returned, `go`
  * calls its _cont. At the local time until_us the socket is shut down, so that the call fails.
  */
 void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void *arg,

@@ -33,19 +33,28 @@ static natsStatus make_inbox(const struct hf__nats_how *how, struct hf__nats_lin
     return hf__nats_subscribe(link, all, &link->inbox);
 }
 
-static int log_in(const struct hf__nats_how *how, struct hf__nats_link *link,
-                  const struct hf__attempt *a, const char *password, int64_t until_us,
-                  char why[HF_KIT_WHY])
+struct login {
+    const struct hf__nats_how *how;
+    struct hf__nats_link *link;
+    char password[HF_SECRET_CAP];
+};
+
+static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
 {
+    const struct login *l = arg;
+    const struct hf__nats_how *how = l->how;
+    struct hf__nats_link *link = l->link;
     char address[HF_ENDPOINT_TEXT], url[HF_ENDPOINT_TEXT + 32];
+    close(hf__dial_take(a));
     hf__endpoint_text(&a->at, address);
     snprintf(url, sizeof url, strchr(address, ':') ? "nats://[%s]:%s" : "nats://%s:%s", address,
              how->at.port[a->target]);
     link->tls = how->tls;
-    int rc = hf__nats_log_in(how, how->at.host[a->target], url, password, until_us, link, why);
+    int rc =
+        hf__nats_log_in(how, how->at.host[a->target], url, l->password, until_us, link, a->why);
     natsStatus s = rc ? NATS_OK : make_inbox(how, link);
     if (s != NATS_OK) {
-        snprintf(why, HF_KIT_WHY, "%s", natsStatus_GetText(s));
+        snprintf(a->why, sizeof a->why, "%s", natsStatus_GetText(s));
         rc = s == NATS_NO_MEMORY ? HF_NOMEM : HF_UNAVAILABLE;
     }
     if (rc) hf__nats_disconnect(link);
@@ -108,58 +117,24 @@ static int begin(hf_error *err)
                    natsStatus_GetText(s));
 }
 
-static int dial(const struct hf__nats_how *how, struct hf__nats_link *link, const char *password,
-                struct hf__dial *d, int64_t until_us)
-{
-    struct hf__attempt *a;
-    char why[HF_KIT_WHY];
-    int rc;
-    while (!(rc = hf__dial_next(d, until_us, &a))) {
-        int fd = hf__dial_take(a);
-        close(fd);
-        rc = log_in(how, link, a, password, hf__dial_share(d, until_us), why);
-        if (!rc) break;
-        hf__dial_fail(d, a, rc, why);
-    }
-    return rc;
-}
-
-/* Checks the files before the library opens them. The library would wait if one is a named pipe,
-   and reports all its errors as one. */
-static int check_files(const struct hf__nats_how *how, char why[HF_KIT_WHY])
-{
-    const char *const of[][2] = {{"creds", how->creds},
-                                 {"tls_ca", how->tls_ca},
-                                 {"tls_cert", how->tls_cert},
-                                 {"tls_key", how->tls_key}};
-    int rc = 0;
-    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
-        if (of[i][1][0]) rc = hf__credential_check(of[i][0], of[i][1], why);
-    return rc == HF_INVALID && how->opened ? HF_UNAVAILABLE : rc;
-}
-
 int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link, int64_t until_us,
                      hf_error *err)
 {
+    const char *const files[][2] = {{"creds", how->creds},
+                                    {"tls_ca", how->tls_ca},
+                                    {"tls_cert", how->tls_cert},
+                                    {"tls_key", how->tls_key},
+                                    {NULL, NULL}};
     struct hf__dial_target targets[HF_DIAL_TARGETS];
-    struct hf__dial *d;
-    char why[500], secret[HF_KIT_WHY], password[HF_SECRET_CAP];
+    struct login l = {.how = how, .link = link};
+    const struct hf__connection to = {"nats", targets, how->at.n, NULL, log_in, &l, how->opened};
+    char why[HF_KIT_WHY];
     int rc = begin(err);
     if (rc) return rc;
     hf__hosts_targets(&how->at, targets);
-    memcpy(password, how->password, sizeof how->password);
-    rc = how->secret.path[0] ? hf__secret_get(&how->secret, password, secret) : 0;
-    if (!rc) rc = check_files(how, secret);
-    if (rc) {
-        hf_fail(err, rc, 0, "nats: connect: %s", secret);
-    } else if (hf__dial_begin(targets, how->at.n, NULL, NULL, &d)) {
-        rc = hf_fail(err, HF_NOMEM, 0, "nats: connect: out of memory");
-    } else {
-        rc = dial(how, link, password, d, until_us);
-        hf__dial_why(d, why, sizeof why);
-        hf__dial_end(d);
-        if (rc) hf_fail(err, rc, 0, "nats: connect %s", why);
-    }
-    explicit_bzero(password, sizeof password);
+    rc = hf__password_get(&how->secret, how->password, l.password, why);
+    if (!rc) rc = hf__credentials_check(files, how->opened, why);
+    rc = rc ? hf_fail(err, rc, 0, "nats: connect: %s", why) : hf__connect(&to, until_us, err);
+    explicit_bzero(l.password, sizeof l.password);
     return rc;
 }

@@ -6,10 +6,10 @@
 
 #include "holdfast_driver.h"
 #include "kit/hosts.h"
+#include "kit/quiet.h"
 #include "kit/secret.h"
 
 #include <nats/nats.h>
-#include <signal.h>
 
 enum { HF_NATS_PATH = 512, HF_NATS_WHY = 300, HF_NATS_INBOX = 64, HF_NATS_NAME = 64 };
 
@@ -87,11 +87,18 @@ int hf__nats_handshake_was_cut(void);
    inside the fork gate (kit/fork_gate.h), because the library and OpenSSL have locks of the whole
    process; and, with `tls`, SIGPIPE is blocked in this thread. */
 struct hf__nats_quiet {
-    sigset_t mask;
-    int on, pending;
+    struct hf__quiet quiet;
+    int tls;
 };
-void hf__nats_quiet(int tls, struct hf__nats_quiet *q);
-void hf__nats_loud(const struct hf__nats_quiet *q);
+static inline void hf__nats_quiet(int tls, struct hf__nats_quiet *q)
+{
+    q->tls = tls;
+    tls ? hf__quiet(&q->quiet) : hf__gate_begin();
+}
+static inline void hf__nats_loud(const struct hf__nats_quiet *q)
+{
+    q->tls ? hf__loud(&q->quiet) : hf__gate_end();
+}
 /* Frees what OpenSSL keeps for this thread, which is about to end. OpenSSL would do that at the
    thread's end, under a lock of the whole process and outside the fork gate. Called between
    hf__nats_quiet and hf__nats_loud. */

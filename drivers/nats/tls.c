@@ -14,8 +14,6 @@
 
 #include <openssl/crypto.h>
 #include <openssl/ssl.h>
-#include <signal.h>
-#include <time.h>
 
 static __thread SSL_CTX *made;  /* the last one that this thread has made */
 static __thread int64_t end_us; /* the local time by which this thread's handshake must end; 0: it
@@ -100,31 +98,5 @@ void hf__nats_handshake_ends(int64_t until_us)
 int hf__nats_handshake_was_cut(void) { return began && !refused; }
 
 int hf__nats_handshake_was_late(void) { return late; }
-
-void hf__nats_quiet(int tls, struct hf__nats_quiet *q)
-{
-    sigset_t pending, pipe;
-    hf__gate_begin();
-    q->on = tls;
-    if (!q->on) return;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &q->mask);
-    sigpending(&pending);
-    q->pending = sigismember(&pending, SIGPIPE);
-}
-
-void hf__nats_loud(const struct hf__nats_quiet *q)
-{
-    const struct timespec now = {0, 0};
-    sigset_t pipe;
-    hf__gate_end();
-    if (!q->on) return;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    if (!q->pending)
-        while (sigtimedwait(&pipe, NULL, &now) == SIGPIPE) continue;
-    pthread_sigmask(SIG_SETMASK, &q->mask, NULL);
-}
 
 void hf__nats_thread_ends(void) { OPENSSL_thread_stop(); }

@@ -36,6 +36,7 @@ struct server {
 
 struct login {
     const struct hf__pg_how *how;
+    struct hf__pg_link *link;
     struct server server[HF_DIAL_TARGETS];
     struct hf__dial_target target[HF_DIAL_TARGETS];
     size_t n;
@@ -268,29 +269,15 @@ static void stop(void *arg, struct hf__attempt *a)
 /* ---- connecting ---- */
 
 /* Begins the session, if this server can be a store. */
-static int welcome(const struct login *l, struct hf__pg_link *link, char why[HF_KIT_WHY])
+static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
 {
-    int rc = hf__pg_begin(l->how, link, why);
-    /* If there are several servers, another one may be usable soon. */
-    return rc == HF_UNSUPPORTED && l->n > 1 ? HF_UNAVAILABLE : rc;
-}
-
-static int dial(const struct login *l, struct hf__dial *d, struct hf__pg_link *link,
-                int64_t until_us)
-{
-    struct hf__attempt *a;
-    char why[HF_KIT_WHY];
-    int rc;
-    while (!(rc = hf__dial_next(d, until_us, &a))) {
-        link->pg = a->own;
-        a->own = NULL;
-        link->until_us = hf__dial_share(d, until_us);
-        rc = welcome(l, link, why);
-        link->until_us = 0;
-        if (!rc) break;
-        hf__pg_disconnect(link);
-        hf__dial_fail(d, a, rc, why);
-    }
+    const struct login *l = arg;
+    l->link->pg = a->own;
+    a->own = NULL;
+    l->link->until_us = until_us;
+    int rc = hf__pg_begin(l->how, l->link, a->why);
+    l->link->until_us = 0;
+    if (rc) hf__pg_disconnect(l->link);
     return rc;
 }
 
@@ -298,18 +285,9 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64
                    hf_error *err)
 {
     static const struct hf__dial_ops ops = {start, step, stop};
-    struct login l;
-    struct hf__dial *d;
-    char why[500];
+    struct login l = {.link = link};
     int rc = read_servers(how, &l, err);
     if (rc) return rc;
-    if (hf__dial_begin(l.target, l.n, &ops, &l, &d))
-        return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
-    rc = dial(&l, d, link, until_us);
-    /* This server could be used when the store was opened; another server may have its
-       address now. */
-    if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
-    hf__dial_why(d, why, sizeof why);
-    hf__dial_end(d);
-    return rc ? hf_fail(err, rc, 0, "postgres: connect %s", why) : 0;
+    const struct hf__connection to = {"postgres", l.target, l.n, &ops, log_in, &l, how->opened};
+    return hf__connect(&to, until_us, err);
 }

@@ -146,18 +146,15 @@ static int greet(const struct hf__rd_how *how, struct hf__rd_link *link, const c
 
 /* Logs in. A password file is read at each login, because the password may be changed while the
    store is open. */
-static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int whole)
+static int say_hello(const struct hf__rd_how *how, struct hf__rd_link *link, int whole)
 {
     char password[HF_SECRET_CAP];
-    snprintf(password, sizeof password, "%s", how->password);
-    if (how->secret.path[0]) {
-        int rc = hf__secret_get(&how->secret, password, link->why);
-        if (rc) return rc;
-    }
+    int rc = hf__password_get(&how->secret, how->password, password, link->why);
+    if (rc) return rc;
     link->asked = 0;
     link->code = HF_UNAVAILABLE;
     link->reader = redisReaderCreate();
-    int rc = link->reader ? 0 : refuse(link, HF_NOMEM, "out of memory");
+    if (!link->reader) rc = refuse(link, HF_NOMEM, "out of memory");
     if (!rc && hf__rd_filter) {
         rc = hf__rd_secure(how, link, link->until_us);
         /* TLS worked when the store was opened, so the certificates are probably being renewed. */
@@ -170,38 +167,33 @@ static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int wh
     return rc;
 }
 
-static int dial(const struct hf__rd_how *how, struct hf__dial *d, struct hf__rd_link *link,
-                int whole, int64_t until_us)
+struct login {
+    const struct hf__rd_how *how;
+    struct hf__rd_link *link;
+    int whole;
+};
+
+static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
 {
-    struct hf__attempt *a;
-    int rc;
-    while (!(rc = hf__dial_next(d, until_us, &a))) {
-        link->fd = hf__dial_take(a);
-        if (!how->socket[0]) tune(link->fd, how->io_timeout_ms);
-        link->until_us = hf__dial_share(d, until_us);
-        rc = log_in(how, link, whole);
-        link->until_us = 0;
-        if (!rc) break;
-        hf__rd_disconnect(link);
-        hf__dial_fail(d, a, rc, link->why);
-    }
+    const struct login *l = arg;
+    struct hf__rd_link *link = l->link;
+    link->fd = hf__dial_take(a);
+    if (!l->how->socket[0]) tune(link->fd, l->how->io_timeout_ms);
+    link->until_us = until_us;
+    int rc = say_hello(l->how, link, l->whole);
+    link->until_us = 0;
+    if (rc) hf__rd_disconnect(link);
+    if (rc) memcpy(a->why, link->why, sizeof a->why);
     return rc;
 }
 
 int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
                    int64_t until_us, hf_error *err)
 {
-    struct hf__dial_target target = {how->socket[0] ? how->socket : how->host, how->port};
-    struct hf__dial *d;
-    char why[HF_TEXT_CAP - 32];
-    if (hf__dial_begin(&target, 1, NULL, NULL, &d))
-        return hf_fail(err, HF_NOMEM, 0, HF_RD ": connect: out of memory");
-    int rc = dial(how, d, link, whole, until_us);
-    /* A server that can't be a store may be replaced: the store worked when it was opened. */
-    if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
-    hf__dial_why(d, why, sizeof why);
-    hf__dial_end(d);
-    if (rc) return hf_fail(err, rc, 0, HF_RD ": connect %s", why);
-    settle(how, link);
-    return 0;
+    const struct hf__dial_target target = {how->socket[0] ? how->socket : how->host, how->port};
+    struct login l = {how, link, whole};
+    const struct hf__connection to = {HF_RD, &target, 1, NULL, log_in, &l, how->opened};
+    int rc = hf__connect(&to, until_us, err);
+    if (!rc) settle(how, link);
+    return rc;
 }

@@ -83,10 +83,9 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
    `trusted`; NULL: the system's. */
 static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_RD_WHY])
 {
-    const char *const of[][2] = {{"cacert", r->ca}, {"cert", r->cert}, {"key", r->key}};
-    int ok, rc = 0;
-    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
-        if (of[i][1][0]) rc = hf__credential_check(of[i][0], of[i][1], why);
+    const char *const files[][2] = {
+        {"cacert", r->ca}, {"cert", r->cert}, {"key", r->key}, {NULL, NULL}};
+    int ok, rc = hf__credentials_check(files, 0, why);
     if (rc) return rc;
     ERR_clear_error();
     if (r->ca[0]) {
