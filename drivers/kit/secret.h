@@ -28,9 +28,10 @@ struct hf__secret {
 int hf__credential_code(int sys); /* returns the code for an errno of open or read */
 /* Opens the file and closes it. Returns 0, or the code and the reason, which begins with `what`. */
 int hf__credential_check(const char *what, const char *path, char why[HF_KIT_WHY]);
-/* Does it for each {what, path}, the last of which has `what` NULL; a path that is empty or NULL is
-   left out. A library that opened them itself would wait for the writer of a named pipe. Of a store
-   that was open once (`opened`) any failure passes: HF_UNAVAILABLE. */
+/* Checks all files of a list of {what, path}, which ends with a NULL. A path that is empty or NULL
+   is left out. A library that opened the files itself would wait for the writer of a named pipe.
+   Returns as hf__credential_check; HF_UNAVAILABLE instead of HF_INVALID if the store was open once
+   (`opened`). */
 int hf__credentials_check(const char *const (*of)[2], int opened, char why[HF_KIT_WHY]);
 
 /*

@@ -91,11 +91,11 @@ static int set_options(const struct hf__my_how *how, MYSQL *my)
         bad |= mysql_options(my, MYSQL_OPT_CONNECT_TIMEOUT, &seconds) ||
                mysql_options(my, MYSQL_OPT_SSL_ENFORCE, &yes) ||
                mysql_options(my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, how->verify ? &yes : &no);
-        if (how->ssl_ca[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CA, how->ssl_ca);
-        if (how->ssl_cert[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CERT, how->ssl_cert);
-        if (how->ssl_key[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_KEY, how->ssl_key);
+        if (how->files.ca[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CA, how->files.ca);
+        if (how->files.cert[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CERT, how->files.cert);
+        if (how->files.key[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_KEY, how->files.key);
         /* The passphrase of the key; without one the library would ask for it on the terminal. */
-        if (how->ssl_key[0]) bad |= mysql_options(my, MARIADB_OPT_TLS_PASSPHRASE, "none");
+        if (how->files.key[0]) bad |= mysql_options(my, MARIADB_OPT_TLS_PASSPHRASE, "none");
     }
     return !bad;
 }
@@ -203,12 +203,12 @@ int hf__my_broken(const struct hf__my_link *link)
     return poll(&p, 1, 0) > 0;
 }
 
-static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf__my_sql *sql,
+static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf__sql *sql,
                MYSQL_RES **ret, char why[HF_KIT_WHY])
 {
     struct hf__my_failure failure;
     int rc = hf__my_ask(how, link, sql, HF_UNAVAILABLE, ret, &failure);
-    hf__my_sql_free(sql);
+    hf__sql_free(sql);
     if (rc) snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, failure.why);
     return rc;
 }
@@ -216,9 +216,9 @@ static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf
 /* Checks that this server can be a store. */
 static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     MYSQL_RES *rows;
-    hf__my_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY);
+    hf__sql_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY);
     int rc = ask(how, link, &sql, &rows, why);
     if (rc) return rc;
     MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
@@ -240,15 +240,15 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
 /* Sets the session's settings. */
 static int settle(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     MYSQL_RES *rows;
     long long s = how->io_timeout_ms / 1000, lock_s = s > 1 ? s - 1 : 1;
-    hf__my_put(&sql,
-               "SET autocommit = 1, timestamp = DEFAULT, sql_mode = 'STRICT_ALL_TABLES', "
-               "innodb_lock_wait_timeout = %lld, lock_wait_timeout = %lld, "
-               "max_statement_time = %lld.%03lld, sql_select_limit = DEFAULT;\n"
-               "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",
-               lock_s, lock_s, s, (long long)(how->io_timeout_ms % 1000));
+    hf__sql_put(&sql,
+                "SET autocommit = 1, timestamp = DEFAULT, sql_mode = 'STRICT_ALL_TABLES', "
+                "innodb_lock_wait_timeout = %lld, lock_wait_timeout = %lld, "
+                "max_statement_time = %lld.%03lld, sql_select_limit = DEFAULT;\n"
+                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",
+                lock_s, lock_s, s, (long long)(how->io_timeout_ms % 1000));
     int rc = ask(how, link, &sql, &rows, why);
     if (!rc) mysql_free_result(rows);
     return rc;
@@ -276,9 +276,9 @@ int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64
                    hf_error *err)
 {
     static const struct hf__dial_ops ops = {start, step, stop};
-    const char *const files[][2] = {{"ssl_ca", how->ssl_ca},
-                                    {"ssl_cert", how->ssl_cert},
-                                    {"ssl_key", how->ssl_key},
+    const char *const files[][2] = {{"ssl_ca", how->files.ca},
+                                    {"ssl_cert", how->files.cert},
+                                    {"ssl_key", how->files.key},
                                     {NULL, NULL}};
     struct hf__dial_target targets[HF_DIAL_TARGETS];
     struct login l = {.how = how, .link = link};

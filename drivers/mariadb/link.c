@@ -1,7 +1,7 @@
 /*
  * link.c - mariadb: one request there and back. See link.h.
  *
- * Contents: the text of a request; calls that wait; what an error means; a request.
+ * Contents: calls that wait; what an error means; a request.
  *
  * Each request is one packet of one or more statements, in autocommit. The server carries them out
  * one after the other, and stops at the first one that fails.
@@ -12,58 +12,9 @@
 
 #include <errmsg.h>
 #include <mysqld_error.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the text of a request ---- */
-
-static int room(struct hf__my_sql *sql, size_t more)
-{
-    size_t cap = sql->cap ? sql->cap : 2048;
-    while (cap < sql->len + more + 1) cap *= 2;
-    if (cap > sql->cap) {
-        char *text = realloc(sql->text, cap);
-        if (!text) sql->no_memory = 1;
-        if (!text) return 0;
-        sql->text = text;
-        sql->cap = cap;
-    }
-    return 1;
-}
-
-void hf__my_put(struct hf__my_sql *sql, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    if (n < 0) sql->no_memory = 1;
-    if (n < 0 || !room(sql, (size_t)n)) return;
-    va_start(args, format);
-    vsnprintf(sql->text + sql->len, (size_t)n + 1, format, args);
-    va_end(args);
-    sql->len += (size_t)n;
-}
-
-void hf__my_put_bytes(struct hf__my_sql *sql, const char *bytes, size_t len)
-{
-    static const char digits[] = "0123456789abcdef";
-    hf__my_put(sql, "X'");
-    if (!room(sql, 2 * len)) return;
-    for (size_t i = 0; i < len; i++) {
-        sql->text[sql->len++] = digits[(unsigned char)bytes[i] >> 4];
-        sql->text[sql->len++] = digits[(unsigned char)bytes[i] & 15];
-    }
-    hf__my_put(sql, "'");
-}
-
-void hf__my_sql_free(struct hf__my_sql *sql)
-{
-    free(sql->text);
-    *sql = (struct hf__my_sql){NULL, 0, 0, 0};
-}
 
 /* ---- calls that wait ---- */
 
@@ -129,52 +80,33 @@ static int store_cont(void *arg, int ready)
  */
 static int code_of(unsigned number, int ambiguous)
 {
-    switch (number) {
-    case ER_LOCK_DEADLOCK:
-    case ER_CHECKREAD:
-    case ER_DUP_ENTRY: return HF_CONFLICT;
-    case ER_LOCK_WAIT_TIMEOUT:
-    case ER_OPTION_PREVENTS_STATEMENT:
-    case ER_READ_ONLY_MODE:
-    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
-    case ER_UNKNOWN_COM_ERROR:
-    case ER_NO_SUCH_TABLE:
-    case ER_OUT_OF_RESOURCES:
-    case ER_OUTOFMEMORY:
-    case ER_LOCK_TABLE_FULL:
-    case ER_USER_LIMIT_REACHED:
-    case ER_CON_COUNT_ERROR:
-    case ER_TOO_MANY_USER_CONNECTIONS: return HF_UNAVAILABLE;
-    case ER_DBACCESS_DENIED_ERROR:
-    case ER_ACCESS_DENIED_ERROR:
-    case ER_TABLEACCESS_DENIED_ERROR:
-    case ER_COLUMNACCESS_DENIED_ERROR:
-    case ER_SPECIFIC_ACCESS_DENIED_ERROR:
-    case ER_PROCACCESS_DENIED_ERROR:
-    case ER_MUST_CHANGE_PASSWORD: return HF_DENIED;
-    case ER_DISK_FULL:
-    case ER_RECORD_FILE_FULL: return HF_FULL;
-    case ER_BAD_DB_ERROR:
-    case ER_NO_DB_ERROR: return HF_INVALID;
-    case ER_BAD_FIELD_ERROR:
-    case ER_DATA_TOO_LONG:
-    case ER_WARN_DATA_OUT_OF_RANGE:
-    case ER_TRUNCATED_WRONG_VALUE_FOR_FIELD:
-    case ER_NO_DEFAULT_FOR_FIELD:
-    case ER_BAD_NULL_ERROR:
-    case ER_WRONG_OBJECT:
-    case ER_NON_INSERTABLE_TABLE:
-    case ER_NON_UPDATABLE_TABLE:
-    case ER_PARSE_ERROR:
-    case ER_CRASHED_ON_USAGE:
-    case ER_CRASHED_ON_REPAIR:
-    case ER_INDEX_CORRUPT:
-    case ER_ROW_IS_REFERENCED_2:
-    case ER_NO_REFERENCED_ROW_2:
-    case ER_CONSTRAINT_FAILED:
-    case ER_WRONG_USAGE: return HF_CORRUPT;
-    default: return ambiguous;
-    }
+    static const struct {
+        int code;
+        unsigned short number[20]; /* 0 at the end */
+    } all[] = {
+        {HF_CONFLICT, {ER_LOCK_DEADLOCK, ER_CHECKREAD, ER_DUP_ENTRY}},
+        {HF_UNAVAILABLE,
+         {ER_LOCK_WAIT_TIMEOUT, ER_OPTION_PREVENTS_STATEMENT, ER_READ_ONLY_MODE,
+          ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_UNKNOWN_COM_ERROR, ER_NO_SUCH_TABLE,
+          ER_OUT_OF_RESOURCES, ER_OUTOFMEMORY, ER_LOCK_TABLE_FULL, ER_USER_LIMIT_REACHED,
+          ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS}},
+        {HF_DENIED,
+         {ER_DBACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR,
+          ER_COLUMNACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_PROCACCESS_DENIED_ERROR,
+          ER_MUST_CHANGE_PASSWORD}},
+        {HF_FULL, {ER_DISK_FULL, ER_RECORD_FILE_FULL}},
+        {HF_INVALID, {ER_BAD_DB_ERROR, ER_NO_DB_ERROR}},
+        {HF_CORRUPT,
+         {ER_BAD_FIELD_ERROR, ER_DATA_TOO_LONG, ER_WARN_DATA_OUT_OF_RANGE,
+          ER_TRUNCATED_WRONG_VALUE_FOR_FIELD, ER_NO_DEFAULT_FOR_FIELD, ER_BAD_NULL_ERROR,
+          ER_WRONG_OBJECT, ER_NON_INSERTABLE_TABLE, ER_NON_UPDATABLE_TABLE, ER_PARSE_ERROR,
+          ER_CRASHED_ON_USAGE, ER_CRASHED_ON_REPAIR, ER_INDEX_CORRUPT, ER_ROW_IS_REFERENCED_2,
+          ER_NO_REFERENCED_ROW_2, ER_CONSTRAINT_FAILED, ER_WRONG_USAGE}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (const unsigned short *n = all[i].number; *n; n++)
+            if (*n == number) return all[i].code;
+    return ambiguous;
 }
 
 /* Returns 1 if the server has become read-only: another server is the primary now. */
@@ -212,7 +144,7 @@ static int commits(const MYSQL *my)
 
 /* Reads all replies, and passes each to `each`. Returns 0; otherwise *at is the statement that
    failed. */
-static int converse(struct call *c, const struct hf__my_link *link, const struct hf__my_sql *sql,
+static int converse(struct call *c, const struct hf__my_link *link, const struct hf__sql *sql,
                     int64_t until_us, const struct hf__my_each *each, int *at)
 {
     hf__my_finish(c->my, mysql_real_query_start(&c->rc, c->my, sql->text, sql->len), query_cont, c,
@@ -227,7 +159,7 @@ static int converse(struct call *c, const struct hf__my_link *link, const struct
     return -1;
 }
 
-static int ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
+static int ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__sql *sql,
                int ambiguous, const struct hf__my_each *each, struct hf__my_failure *failure)
 {
     int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
@@ -254,7 +186,7 @@ static int ask(const struct hf__my_how *how, struct hf__my_link *link, const str
 }
 
 int hf__my_ask_each(const struct hf__my_how *how, struct hf__my_link *link,
-                    const struct hf__my_sql *sql, int ambiguous, const struct hf__my_each *each,
+                    const struct hf__sql *sql, int ambiguous, const struct hf__my_each *each,
                     struct hf__my_failure *failure)
 {
     struct hf__quiet quiet;
@@ -272,7 +204,7 @@ static void keep_last(void *arg, int at, MYSQL_RES *rows)
     *last = rows;
 }
 
-int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
+int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__sql *sql,
                int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure)
 {
     const struct hf__my_each each = {keep_last, ret};

@@ -7,11 +7,12 @@
 #include "holdfast_driver.h"
 #include "kit/dial.h"
 #include "kit/hosts.h"
-#include "kit/secret.h"
+#include "kit/sql.h"
+#include "kit/url_options.h"
 
 #include <mysql.h>
 
-enum { HF_MY_NAME = 160, HF_MY_PATH = 512, HF_MY_WHY = 300 };
+enum { HF_MY_NAME = 160, HF_MY_WHY = 300 };
 
 /* This is 1 on a server that can't be written: a replica. Later versions have a word instead of 0
    and 1. */
@@ -23,7 +24,7 @@ struct hf__my_how {
     struct hf__secret secret; /* a password that stands in a file */
     struct hf__hosts at;
     int tls, verify;
-    char ssl_ca[HF_MY_PATH], ssl_cert[HF_MY_PATH], ssl_key[HF_MY_PATH];
+    struct hf__tls_files files;
     int64_t io_timeout_ms;
     int opened; /* a server was fit once */
 };
@@ -33,19 +34,6 @@ struct hf__my_link {
     int64_t until_us; /* local: the deadline of the present request; 0: each request has its own */
     int settled;      /* logged in, with autocommit: each write commits itself */
 };
-
-/* The text of a request: statements, each but the last with a semicolon behind it. Texts of others
-   enter it as hex digits only. Zeroed at first. */
-struct hf__my_sql {
-    char *text;
-    size_t len, cap;
-    int no_memory;
-};
-void hf__my_put(struct hf__my_sql *sql, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* A literal of those bytes: X'6162'. */
-void hf__my_put_bytes(struct hf__my_sql *sql, const char *bytes, size_t len);
-void hf__my_sql_free(struct hf__my_sql *sql);
 
 /* Why a request failed. */
 struct hf__my_failure {
@@ -76,11 +64,11 @@ int hf__my_broken(const struct hf__my_link *link);
 void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void *arg,
                    int64_t until_us);
 /*
- * Sends the statements in one request and reads all replies. Returns 0 and *ret, the rows of the
- * last statement (NULL if it has none); else the code of the failure, and *failure. `ambiguous` is
- * the code if it isn't known what was done.
+ * Sends the statements, each but the last with a semicolon behind it, in one request and reads all
+ * replies. Returns 0 and *ret, the rows of the last statement (NULL if it has none); else the code
+ * of the failure, and *failure. `ambiguous` is the code if it isn't known what was done.
  */
-int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
+int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__sql *sql,
                int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure);
 /* Does the same, and passes the rows of each statement that succeeded to `see`, which frees them.
    An error is that of statement failure->at alone: those before it were carried out, those behind
@@ -90,7 +78,7 @@ struct hf__my_each {
     void *arg;
 };
 int hf__my_ask_each(const struct hf__my_how *how, struct hf__my_link *link,
-                    const struct hf__my_sql *sql, int ambiguous, const struct hf__my_each *each,
+                    const struct hf__sql *sql, int ambiguous, const struct hf__my_each *each,
                     struct hf__my_failure *failure);
 
 #endif

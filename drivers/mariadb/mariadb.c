@@ -8,14 +8,13 @@
  * there. The write locks the row's latest version, so there is no snapshot to be behind. Texts are
  * stored as bytes: no collation compares or pads them.
  *
- * The driver has 1,550 lines, not the 400 of a driver on the kit, for the library has neither a
- * deadline nor an end to a wait. Some 610 are connections and calls that wait for the socket with a
- * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 320 requests of
- * more than one statement and hundreds of renewals in one (request.c, replace_many.c); 130 the URL.
+ * The driver has 1,330 lines, not the 400 of a driver on the kit, for the library has neither a
+ * deadline nor an end to a wait. Some 590 are connections and calls that wait for the socket with a
+ * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 300 requests of
+ * more than one statement and hundreds of renewals in one (request.c, replace_many.c); 80 the URL.
  */
 #include "store.h"
 
-#include <errno.h>
 #include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +25,12 @@
 static int my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
     hf_row_clear(row);
     hf__my_put_told(&sql, st, key, 0);
     int rc = hf__my_request(st, &sql, 1, &r, "get", key->text, err);
-    hf__my_sql_free(&sql);
+    hf__sql_free(&sql);
     if (rc) return rc;
     *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
     if (hf__my_has_row(&r)) rc = hf__my_decode(st, &r, row, "get", key->text, err);
@@ -39,37 +38,37 @@ static int my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return rc;
 }
 
-static void put_value(struct hf__my_sql *sql, const struct hf__fields *f, int i)
+static void put_value(struct hf__sql *sql, const struct hf__fields *f, int i)
 {
     if (hf__field[i].kind == HF_NUMBER)
-        hf__my_put(sql, "%lld", (long long)f->n[i]);
+        hf__sql_put(sql, "%lld", (long long)f->n[i]);
     else
-        hf__my_put_bytes(sql, f->text[i], f->len[i]);
+        hf__sql_put_bytes(sql, f->text[i], f->len[i]);
 }
 
-int hf__my_put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
-                     uint64_t seen, const hf_row *row, const char **ret_why)
+int hf__my_put_write(struct hf__sql *sql, const hf_store *st, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, const char **ret_why)
 {
     struct hf__fields f = HF_NO_FIELDS;
     int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, ret_why) : 0;
     if (!rc && row && !seen) {
-        hf__my_put(sql, "INSERT INTO %s (`key`, ", st->table);
-        hf__my_put_columns(sql, "");
-        hf__my_put(sql, ") VALUES (");
-        hf__my_put_bytes(sql, key->text, key->len);
-        for (int i = 0; i < HF_FIELDS; i++) hf__my_put(sql, ", "), put_value(sql, &f, i);
-        hf__my_put(sql, ")");
+        hf__sql_put(sql, "INSERT INTO %s (`key`, ", st->table);
+        hf__sql_put_names(sql, "", '`', HF_FIELDS);
+        hf__sql_put(sql, ") VALUES (");
+        hf__sql_put_bytes(sql, key->text, key->len);
+        for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(sql, ", "), put_value(sql, &f, i);
+        hf__sql_put(sql, ")");
     } else if (!rc) {
-        hf__my_put(sql, row ? "UPDATE %s SET " : "DELETE FROM %s", st->table);
+        hf__sql_put(sql, row ? "UPDATE %s SET " : "DELETE FROM %s", st->table);
         for (int i = 0; row && i < HF_FIELDS; i++) {
-            hf__my_put(sql, "%s`%s` = ", i ? ", " : "", hf__field[i].name);
+            hf__sql_put(sql, "%s`%s` = ", i ? ", " : "", hf__field[i].name);
             put_value(sql, &f, i);
         }
-        hf__my_put(sql, " WHERE `key` = ");
-        hf__my_put_bytes(sql, key->text, key->len);
-        hf__my_put(sql, " AND `rev` = %llu", (unsigned long long)seen);
+        hf__sql_put(sql, " WHERE `key` = ");
+        hf__sql_put_bytes(sql, key->text, key->len);
+        hf__sql_put(sql, " AND `rev` = %llu", (unsigned long long)seen);
     }
-    hf__my_put(sql, ";\n");
+    hf__sql_put(sql, ";\n");
     hf__free_fields(&f);
     return rc;
 }
@@ -94,17 +93,17 @@ int hf__my_refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur
 static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
     const char *why = "";
     int rc = hf__my_put_write(&sql, st, key, seen, row, &why);
     if (rc) {
-        hf__my_sql_free(&sql);
+        hf__sql_free(&sql);
         return hf_fail(err, rc, 0, "mariadb: replace '%s': %s", key->text, why);
     }
     hf__my_put_told(&sql, st, key, 1);
     rc = hf__my_request(st, &sql, 0, &r, "replace", key->text, err);
-    hf__my_sql_free(&sql);
+    hf__sql_free(&sql);
     if (rc == HF_CONFLICT) return conflict(st, key, cur, ret_clock_us, err);
     if (rc) return rc;
     int64_t done = hf__my_number(&r, HF_MY_DONE);
@@ -121,54 +120,28 @@ static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
 
 /* ---- many rows ---- */
 
-struct scan {
-    hf_store *st;
-    const char *prefix;
-    int (*see)(void *arg, const hf_rowkey *, hf_row *);
-    void *arg;
-    char after[HF_KEY_CAP]; /* the key that was shown last */
-    uint32_t after_len;
-    int64_t *ret_clock_us;
-    hf_row row;
-    int end; /* all that the caller wants was shown */
-};
-
-static int see_row(struct scan *s, const struct hf__my_reply *r, hf_error *err)
+static int see_page(hf_store *st, struct hf__sql_scan *s)
 {
-    hf_rowkey key = {.text = r->row[HF_MY_DONE], .len = (uint32_t)r->len[HF_MY_DONE]};
-    size_t n = strlen(s->prefix);
-    if (key.len >= HF_KEY_CAP)
-        return hf_fail(err, HF_CORRUPT, 0, "mariadb: list: a key that is none");
-    s->end = key.len < n || memcmp(key.text, s->prefix, n) != 0;
-    if (s->end) return 0;
-    key.hash = hf_key_hash(key.text, key.len);
-    *s->ret_clock_us = hf__my_number(r, HF_MY_CLOCK);
-    memcpy(s->after, key.text, key.len);
-    s->after_len = key.len;
-    int rc = hf__my_decode(s->st, r, &s->row, "list", key.text, err);
-    if (!rc || rc == HF_CORRUPT) s->end = s->see(s->arg, &key, rc ? NULL : &s->row);
-    return rc == HF_CORRUPT ? 0 : rc;
-}
-
-static int see_page(struct scan *s, hf_error *err)
-{
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
     int n = 0;
-    hf__my_put(&sql, "SELECT o.`key`, " HF_MY_HEAD ", ");
-    hf__my_put_columns(&sql, "o.");
-    hf__my_put(&sql, " FROM %s AS o WHERE o.`key` %s ", s->st->table, s->after_len ? ">" : ">=");
-    if (s->after_len)
-        hf__my_put_bytes(&sql, s->after, s->after_len);
-    else
-        hf__my_put_bytes(&sql, s->prefix, strlen(s->prefix));
-    hf__my_put(&sql, " ORDER BY o.`key` LIMIT %d", HF_MY_PAGE);
-    int rc = hf__my_request(s->st, &sql, HF_MY_PAGE, &r, "list", s->prefix, err);
-    hf__my_sql_free(&sql);
+    hf__sql_put(&sql, "SELECT o.`key`, " HF_MY_HEAD ", ");
+    hf__sql_put_names(&sql, "o.", '`', HF_FIELDS);
+    hf__sql_put(&sql, " FROM %s AS o WHERE o.`key` >= ", st->table);
+    hf__sql_put_bytes(&sql, s->all.prefix, strlen(s->all.prefix));
+    hf__sql_put(&sql, " AND o.`key` > ");
+    hf__sql_put_bytes(&sql, s->after, s->after_len);
+    hf__sql_put(&sql, " ORDER BY o.`key` LIMIT %d", HF_MY_PAGE);
+    int rc = hf__my_request(st, &sql, HF_MY_PAGE, &r, "list", s->all.prefix, s->err);
+    hf__sql_free(&sql);
     if (rc) return rc;
-    for (; !rc && !s->end && r.row; n++, hf__my_fetch(&r)) rc = see_row(s, &r, err);
+    for (; !rc && !s->all.stop && r.row; n++, hf__my_fetch(&r)) {
+        const struct hf__sql_row row = hf__my_row(&r);
+        rc = hf__sql_scan_row(s, r.row[HF_MY_DONE], r.len[HF_MY_DONE],
+                              hf__my_number(&r, HF_MY_CLOCK), &row);
+    }
     mysql_free_result(r.rows);
-    if (n < HF_MY_PAGE) s->end = 1;
+    if (n < HF_MY_PAGE) s->all.stop = 1;
     return rc;
 }
 
@@ -176,13 +149,9 @@ static int my_scan(hf_store *st, const char *prefix,
                    int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                    int64_t *ret_clock_us, hf_error *err)
 {
-    struct scan s = {
-        .st = st, .prefix = prefix, .see = see, .arg = arg, .ret_clock_us = ret_clock_us};
-    int rc = 0;
-    hf_row_init(&s.row);
-    while (!rc && !s.end) rc = see_page(&s, err);
-    hf_row_clear(&s.row);
-    return rc;
+    struct hf__sql_scan s = {.where = {"mariadb", "list", "", st->empty}, .err = err};
+    hf__listing_begin(&s.all, prefix, see, arg, ret_clock_us);
+    return hf__sql_scan(&s, st, see_page);
 }
 
 /* ---- the guard's fence ---- */
@@ -190,29 +159,22 @@ static int my_scan(hf_store *st, const char *prefix,
 static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
                     const char *where, hf_error *err)
 {
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
     (void)alone; /* the guard reads all holders, so any of them may enter */
-    if (where)
-        return hf_fail(
-            err, HF_INVALID, 0,
-            "mariadb: enter '%s': the fence is named by the key alone: leave `where` out",
-            key->text);
-    hf__my_put(&sql, "CALL holdfast_enter(");
-    hf__my_put_bytes(&sql, key->text, key->len);
-    hf__my_put(&sql, ", %llu);\nSELECT 0, " HF_MY_HEAD, (unsigned long long)token);
-    int rc = hf__my_request(st, &sql, 0, &r, "enter", key->text, err);
-    hf__my_sql_free(&sql);
+    int rc = hf__sql_enter_at("mariadb", key, where, err);
+    if (rc) return rc;
+    hf__sql_put(&sql, "CALL holdfast_enter(");
+    hf__sql_put_bytes(&sql, key->text, key->len);
+    hf__sql_put(&sql, ", %llu);\nSELECT 0, " HF_MY_HEAD, (unsigned long long)token);
+    rc = hf__my_request(st, &sql, 0, &r, "enter", key->text, err);
+    hf__sql_free(&sql);
     if (!rc) mysql_free_result(r.rows);
-    if (rc && r.failure.number == ER_SP_DOES_NOT_EXIST)
-        return hf_fail(err, HF_UNSUPPORTED, 0,
-                       "mariadb: enter '%s': no guard is there: see holdfast guard mariadb",
-                       key->text);
-    if (rc && !strcmp(r.failure.state, "LOST1"))
-        return hf_fail(err, HF_LOST, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
     if (rc == HF_CONFLICT) /* rolled back, as a deadlock is: the request can be sent again */
         return hf_fail(err, HF_UNKNOWN, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
-    return rc;
+    if (!rc) return 0;
+    return hf__sql_enter_failed("mariadb", key, rc, r.failure.number == ER_SP_DOES_NOT_EXIST,
+                                r.failure.state, err);
 }
 
 /* ---- opening ---- */
@@ -251,10 +213,7 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     int rc = hf__my_options(url, &st->how, st->table, err);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
     if (!rc) rc = prepare(st, err);
-    if (rc && st->absent)
-        hf_fail(err, rc, ENOENT,
-                "no store at '%s': the database has no table %s; the first lock makes it",
-                url->safe, st->table);
+    if (rc && st->absent) hf__sql_no_store(url, st->table, rc, err);
     if (rc) {
         my_close(st);
         return rc;
@@ -269,22 +228,22 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 static int my_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     char text[400];
     struct hf__my_reply r;
     const char *name = strstr(st->table, ".`") + 1;
-    hf__my_put(&sql,
-               "SELECT 0, " HF_MY_HEAD ", VERSION(), (SELECT ENGINE FROM information_schema.TABLES "
-               "WHERE TABLE_SCHEMA = ");
-    hf__my_put_bytes(&sql, st->table + 1, (size_t)(name - st->table) - 3);
-    hf__my_put(&sql, " AND TABLE_NAME = ");
-    hf__my_put_bytes(&sql, name + 1, strlen(name) - 2);
-    hf__my_put(&sql, "), IF(@@innodb_flush_method = 'nosync', 0, "
-                     "@@innodb_flush_log_at_trx_commit), @@innodb_doublewrite, "
-                     "(SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES "
-                     "WHERE VARIABLE_NAME = 'WSREP_ON')");
+    hf__sql_put(&sql, "SELECT 0, " HF_MY_HEAD
+                      ", VERSION(), (SELECT ENGINE FROM information_schema.TABLES "
+                      "WHERE TABLE_SCHEMA = ");
+    hf__sql_put_bytes(&sql, st->table + 1, (size_t)(name - st->table) - 3);
+    hf__sql_put(&sql, " AND TABLE_NAME = ");
+    hf__sql_put_bytes(&sql, name + 1, strlen(name) - 2);
+    hf__sql_put(&sql, "), IF(@@innodb_flush_method = 'nosync', 0, "
+                      "@@innodb_flush_log_at_trx_commit), @@innodb_doublewrite, "
+                      "(SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES "
+                      "WHERE VARIABLE_NAME = 'WSREP_ON')");
     int rc = hf__my_request(st, &sql, 1, &r, "inspect", st->table, err);
-    hf__my_sql_free(&sql);
+    hf__sql_free(&sql);
     if (rc) return rc;
     const char *value[5];
     for (int i = 0; i < 5; i++)

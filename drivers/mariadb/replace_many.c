@@ -37,17 +37,17 @@ static void fail(hf_replace *item, int code, const char *why)
 
 /* Writes the statements of as many items as fit into a request. An item that can't be written gets
    its result here. */
-static void put_all(struct many *m, struct hf__my_sql *sql)
+static void put_all(struct many *m, struct hf__sql *sql)
 {
     size_t all = m->n, i = 0;
     m->n = 0;
-    if (m->round) hf__my_put(sql, PAUSE);
+    if (m->round) hf__sql_put(sql, PAUSE);
     for (; i < all && (!m->n || sql->len < REQUEST); i++) {
         hf_replace *item = m->item[i];
         size_t before = sql->len;
         const char *why = "";
-        if (m->n) hf__my_put(sql, ";\n");
-        if (!m->alone) hf__my_put(sql, "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ");
+        if (m->n) hf__sql_put(sql, ";\n");
+        if (!m->alone) hf__sql_put(sql, "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ");
         int rc = hf__my_put_write(sql, m->st, item->key, item->seen, item->row, &why);
         if (!rc) hf__my_put_told(sql, m->st, item->key, 1);
         if (rc) sql->len = before;
@@ -101,7 +101,7 @@ static void unanswered(struct many *m, size_t i, int rc, const struct hf__my_fai
 static void round_trip(struct many *m)
 {
     const struct hf__my_each each = {see, m};
-    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_failure f;
     put_all(m, &sql);
     size_t answered = m->sent;
@@ -116,7 +116,7 @@ static void round_trip(struct many *m)
         if (rc && !m->link->my)
             while (answered < m->sent) fail(m->item[answered++], HF_UNKNOWN, f.why);
     }
-    hf__my_sql_free(&sql);
+    hf__sql_free(&sql);
     memmove(m->item, m->item + answered, (m->n - answered) * sizeof *m->item);
     m->n -= answered;
 }

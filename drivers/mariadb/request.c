@@ -4,7 +4,6 @@
  */
 #include "store.h"
 
-#include <errno.h>
 #include <mysqld_error.h>
 #include <stdlib.h>
 
@@ -25,13 +24,6 @@ static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 const struct hf__link_kind hf__my_link_kind = {"mariadb", sizeof(struct hf__my_link), 1, usable,
                                                make};
 
-static int get_link(hf_store *st, struct hf__my_link **ret, hf_error *err)
-{
-    int rc;
-    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
-    return rc;
-}
-
 void hf__my_put_link(hf_store *st, struct hf__my_link *link)
 {
     hf__links_put(&st->links, link, link && link->my);
@@ -51,6 +43,16 @@ int64_t hf__my_number(const struct hf__my_reply *r, int column)
     return r->row[column] ? strtoll(r->row[column], NULL, 10) : 0;
 }
 
+struct hf__sql_row hf__my_row(const struct hf__my_reply *r)
+{
+    struct hf__sql_row row;
+    for (int i = 0; i < HF_FIELDS; i++) {
+        row.value[i] = r->row[HF_MY_FIRST + i];
+        row.len[i] = r->len[HF_MY_FIRST + i];
+    }
+    return row;
+}
+
 int hf__my_has_row(const struct hf__my_reply *r)
 {
     return r->row[HF_MY_FIRST + HF_FIELD_REV] != NULL;
@@ -59,100 +61,74 @@ int hf__my_has_row(const struct hf__my_reply *r)
 int hf__my_decode(const hf_store *st, const struct hf__my_reply *r, hf_row *row, const char *what,
                   const char *key, hf_error *err)
 {
-    struct hf__fields f = HF_NO_FIELDS;
     const struct hf__row_reader where = {"mariadb", what, key, st->empty};
-    const char *why;
-    for (int i = 0; i < HF_FIELDS; i++) {
-        const char *value = r->row[HF_MY_FIRST + i];
-        if (!value)
-            hf__got_other(&f, i);
-        else if (hf__field[i].kind == HF_NUMBER)
-            hf__got_number(&f, i, hf__my_number(r, HF_MY_FIRST + i));
-        else
-            hf__got_text(&f, i, value, r->len[HF_MY_FIRST + i]);
-    }
-    int rc = hf__read_fields(&f, HF_JSON_TEXT, row, &why);
-    if (rc) rc = hf__fields_refused(&where, &f, rc, why, err);
-    hf__free_fields(&f);
-    return rc;
+    const struct hf__sql_row from = hf__my_row(r);
+    return hf__sql_read(&where, &from, row, err);
 }
 
 /* ---- requests ---- */
 
-void hf__my_put_columns(struct hf__my_sql *sql, const char *before)
-{
-    for (int i = 0; i < HF_FIELDS; i++)
-        hf__my_put(sql, "%s%s`%s`", i ? ", " : "", before, hf__field[i].name);
-}
-
-static void put_create(struct hf__my_sql *sql, const char *table)
+static void put_create(struct hf__sql *sql, const char *table)
 {
     static const int cap[HF_FIELDS] = {
         [HF_FIELD_OWNER] = HF_OWNER_CAP, [HF_FIELD_REQUEST] = 32, [HF_FIELD_NOTE] = HF_NOTE_CAP};
-    hf__my_put(sql, "CREATE TABLE IF NOT EXISTS %s (`key` VARBINARY(%d) NOT NULL PRIMARY KEY",
-               table, HF_KEY_CAP - 1);
+    hf__sql_put(sql, "CREATE TABLE IF NOT EXISTS %s (`key` VARBINARY(%d) NOT NULL PRIMARY KEY",
+                table, HF_KEY_CAP - 1);
     for (int i = 0; i < HF_FIELDS; i++) {
-        hf__my_put(sql, ", `%s` ", hf__field[i].name);
-        if (hf__field[i].kind == HF_NUMBER) hf__my_put(sql, "BIGINT NOT NULL");
-        if (hf__field[i].kind == HF_TEXT) hf__my_put(sql, "VARBINARY(%d) NOT NULL", cap[i]);
-        if (hf__field[i].kind == HF_JSON) hf__my_put(sql, "MEDIUMBLOB NOT NULL DEFAULT ''");
+        hf__sql_put(sql, ", `%s` ", hf__field[i].name);
+        if (hf__field[i].kind == HF_NUMBER) hf__sql_put(sql, "BIGINT NOT NULL");
+        if (hf__field[i].kind == HF_TEXT) hf__sql_put(sql, "VARBINARY(%d) NOT NULL", cap[i]);
+        if (hf__field[i].kind == HF_JSON) hf__sql_put(sql, "MEDIUMBLOB NOT NULL DEFAULT ''");
     }
-    hf__my_put(sql, ") ENGINE=InnoDB");
+    hf__sql_put(sql, ") ENGINE=InnoDB");
 }
 
-void hf__my_put_told(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key, int write)
+void hf__my_put_told(struct hf__sql *sql, const hf_store *st, const hf_rowkey *key, int write)
 {
-    hf__my_put(sql, "SELECT %s, " HF_MY_HEAD ", ", write ? "ROW_COUNT()" : "0");
-    hf__my_put_columns(sql, "o.");
-    hf__my_put(sql, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON %so.`key` = ", st->table,
-               write ? "ROW_COUNT() < 1 AND " : "");
-    hf__my_put_bytes(sql, key->text, key->len);
-}
-
-static int no_table(hf_store *st, const char *what, const char *at, hf_error *err)
-{
-    st->absent = 1;
-    return hf_fail(err, HF_UNAVAILABLE, ENOENT,
-                   "mariadb: %s '%s': no store is there: the database has no table %s", what, at,
-                   st->table);
+    hf__sql_put(sql, "SELECT %s, " HF_MY_HEAD ", ", write ? "ROW_COUNT()" : "0");
+    hf__sql_put_names(sql, "o.", '`', HF_FIELDS);
+    hf__sql_put(sql, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON %so.`key` = ", st->table,
+                write ? "ROW_COUNT() < 1 AND " : "");
+    hf__sql_put_bytes(sql, key->text, key->len);
 }
 
 /* Handles an error that the table isn't there. In a store that was opened as `existing` a read gets
    *ret without rows (with a clock, if it is a read of one key). Otherwise the table is made, and
    the statement sent again. */
-static int ask_without_table(hf_store *st, struct hf__my_link *link, const struct hf__my_sql *sql,
+static int ask_without_table(hf_store *st, struct hf__my_link *link, const struct hf__sql *sql,
                              int reads, int ambiguous, MYSQL_RES **ret, struct hf__my_failure *f)
 {
-    struct hf__my_sql other = {NULL, 0, 0, 0};
+    struct hf__sql other = {NULL, 0, 0, 0};
     int read_nothing = st->existing && reads;
     if (read_nothing) {
-        hf__my_put(&other, "SELECT 0, " HF_MY_HEAD);
-        for (int i = 0; i < HF_FIELDS; i++) hf__my_put(&other, ", NULL");
-        if (reads == HF_MY_PAGE) hf__my_put(&other, " LIMIT 0");
+        hf__sql_put(&other, "SELECT 0, " HF_MY_HEAD);
+        for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(&other, ", NULL");
+        if (reads == HF_MY_PAGE) hf__sql_put(&other, " LIMIT 0");
     } else {
         put_create(&other, st->table);
     }
     int rc = hf__my_ask(&st->how, link, &other, HF_UNAVAILABLE, ret, f);
-    hf__my_sql_free(&other);
+    hf__sql_free(&other);
     if (rc || read_nothing) return rc;
     mysql_free_result(*ret);
     return hf__my_ask(&st->how, link, sql, ambiguous, ret, f);
 }
 
-int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct hf__my_reply *ret,
+int hf__my_request(hf_store *st, const struct hf__sql *sql, int reads, struct hf__my_reply *ret,
                    const char *what, const char *key, hf_error *err)
 {
-    struct hf__my_link *link;
-    int ambiguous = reads ? HF_UNAVAILABLE : HF_UNKNOWN;
+    int rc, ambiguous = reads ? HF_UNAVAILABLE : HF_UNKNOWN;
+    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+    struct hf__my_link *link = hf__links_get(&st->links, until_us, &rc, err);
     *ret = (struct hf__my_reply){.rows = NULL};
     struct hf__my_failure *f = &ret->failure;
-    int rc = get_link(st, &link, err);
-    if (rc) return rc;
+    if (!link) return rc;
     rc = hf__my_ask(&st->how, link, sql, ambiguous, &ret->rows, f);
     int missing = rc && f->number == ER_NO_SUCH_TABLE && !f->at;
     if (missing && st->existing && !st->how.opened) {
         hf__my_put_link(st, link);
-        return no_table(st, what, key, err);
+        st->absent = 1;
+        return hf__sql_no_table("mariadb", what, key, st->table, err);
     }
     if (missing) rc = ask_without_table(st, link, sql, reads, ambiguous, &ret->rows, f);
     /* A replica may not have the latest rows, and this server has become one. */

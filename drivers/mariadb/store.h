@@ -4,7 +4,6 @@
 #ifndef HF_MARIADB_STORE_H
 #define HF_MARIADB_STORE_H
 
-#include "kit/columns.h"
 #include "kit/links.h"
 #include "link.h"
 
@@ -39,25 +38,24 @@ void hf__my_put_link(hf_store *st, struct hf__my_link *link);
 /* Goes to the next row. Returns 1 if there is one. */
 int hf__my_fetch(struct hf__my_reply *r);
 int64_t hf__my_number(const struct hf__my_reply *r, int column);
+struct hf__sql_row hf__my_row(const struct hf__my_reply *r);
 int hf__my_has_row(const struct hf__my_reply *r);
 int hf__my_decode(const hf_store *st, const struct hf__my_reply *r, hf_row *row, const char *what,
                   const char *key, hf_error *err);
-/* Writes the names of all fields but the key, each with `before` in front. */
-void hf__my_put_columns(struct hf__my_sql *sql, const char *before);
 /* Writes the second statement of a write, or the only one of a get. It brings the row of the key,
    unless the write was done. */
-void hf__my_put_told(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key, int write);
+void hf__my_put_told(struct hf__sql *sql, const hf_store *st, const hf_rowkey *key, int write);
 /*
  * Makes one request, on a connection that is free. `reads`: 0, or how many rows it reads at most.
  * Returns 0 and the first row of the reply, whose *rows is to be freed; HF_CONFLICT: the write
  * wasn't done; or the error.
  */
-int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct hf__my_reply *ret,
+int hf__my_request(hf_store *st, const struct hf__sql *sql, int reads, struct hf__my_reply *ret,
                    const char *what, const char *key, hf_error *err);
 
 /* mariadb.c. The write: an INSERT, an UPDATE or a DELETE, with its semicolon. */
-int hf__my_put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
-                     uint64_t seen, const hf_row *row, const char **ret_why);
+int hf__my_put_write(struct hf__sql *sql, const hf_store *st, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, const char **ret_why);
 /* Reads the present row from the reply to a write that wasn't done. Returns HF_CONFLICT or the
    error. */
 int hf__my_refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,

@@ -121,9 +121,9 @@ int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link,
                      hf_error *err)
 {
     const char *const files[][2] = {{"creds", how->creds},
-                                    {"tls_ca", how->tls_ca},
-                                    {"tls_cert", how->tls_cert},
-                                    {"tls_key", how->tls_key},
+                                    {"tls_ca", how->files.ca},
+                                    {"tls_cert", how->files.cert},
+                                    {"tls_key", how->files.key},
                                     {NULL, NULL}};
     struct hf__dial_target targets[HF_DIAL_TARGETS];
     struct login l = {.how = how, .link = link};

@@ -7,7 +7,7 @@
 #include "holdfast_driver.h"
 #include "kit/hosts.h"
 #include "kit/quiet.h"
-#include "kit/secret.h"
+#include "kit/url_options.h"
 
 #include <nats/nats.h>
 
@@ -21,7 +21,7 @@ struct hf__nats_how {
     char creds[HF_NATS_PATH];      /* the file with a user's JWT and seed */
     char inbox[HF_NATS_INBOX];     /* how the subjects for replies begin */
     int tls, verify;
-    char tls_ca[HF_NATS_PATH], tls_cert[HF_NATS_PATH], tls_key[HF_NATS_PATH];
+    struct hf__tls_files files;
     int64_t io_timeout_ms;
     int opened; /* 1: the store was opened, so a server was fit once */
 };

@@ -79,9 +79,10 @@ natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, cons
         SSL_CTX_set_default_passwd_cb(made, no_passphrase);
         SSL_CTX_set_info_callback(made, shakes);
     }
-    if (s == NATS_OK && how->tls_ca[0]) s = natsOptions_LoadCATrustedCertificates(o, how->tls_ca);
-    if (s == NATS_OK && how->tls_cert[0])
-        s = natsOptions_LoadCertificatesChain(o, how->tls_cert, how->tls_key);
+    if (s == NATS_OK && how->files.ca[0])
+        s = natsOptions_LoadCATrustedCertificates(o, how->files.ca);
+    if (s == NATS_OK && how->files.cert[0])
+        s = natsOptions_LoadCertificatesChain(o, how->files.cert, how->files.key);
     if (s == NATS_OK && how->verify) s = natsOptions_SetExpectedHostname(o, host);
     if (s == NATS_OK && !how->verify) s = natsOptions_SkipServerVerification(o, true);
     return s;

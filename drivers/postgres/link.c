@@ -1,7 +1,7 @@
 /*
  * link.c - see link.h.
  *
- * Contents: how to connect; errors; one statement; what isn't about rows. Connecting: dial.c.
+ * Contents: how to connect; errors; one statement. Connecting: dial.c.
  */
 #include "link.h"
 
@@ -369,28 +369,3 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
 }
 
 int hf__pg_code(const char *state, int ambiguous) { return code_of(state, ambiguous); }
-
-/* ---- what isn't about rows ---- */
-
-int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,
-                 uint64_t token, const char *where, hf_error *err)
-{
-    char text[24], state[6];
-    const char *values[] = {key, text};
-    PGresult *r;
-    if (where)
-        return hf_fail(
-            err, HF_INVALID, 0,
-            "postgres: enter '%s': the fence is named by the key alone: leave `where` out", key);
-    snprintf(text, sizeof text, "%llu", (unsigned long long)token);
-    /* The NULL tells the function that this statement only enters, and reads nothing else. */
-    int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2, values,
-                        HF_UNKNOWN, &r, state, "enter", key, err);
-    if (!rc) PQclear(r);
-    if (!strcmp(state, "42883"))
-        rc = hf_fail(err, HF_UNSUPPORTED, 0,
-                     "postgres: enter '%s': no guard is there: see holdfast guard postgres", key);
-    if (rc && !strcmp(state, "LOST1")) rc = HF_LOST;
-    if (rc && err) err->code = rc;
-    return rc;
-}

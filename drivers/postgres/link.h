@@ -96,8 +96,4 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
 /* Returns the code for the SQLSTATE of a statement: see code_of in link.c. */
 int hf__pg_code(const char *state, int ambiguous);
 
-/* Raises the guard's fence of the key: holdfast_enter, in a transaction of its own. */
-int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,
-                 uint64_t token, const char *where, hf_error *err);
-
 #endif

@@ -3,40 +3,31 @@
  */
 #include "store.h"
 
-#include <string.h>
+#include "kit/sql.h"
+
+static int see_page(hf_store *st, struct hf__sql_scan *s)
+{
+    const char *values[] = {s->all.prefix, s->after};
+    PGresult *r;
+    int rc = hf__pg_request(st, &st->sql.scan, 2, values, HF_UNAVAILABLE, &r, "list", s->all.prefix,
+                            s->err);
+    if (rc) return rc;
+    int n = PQntuples(r);
+    for (int i = 0; i < n && !s->all.stop && !rc; i++) {
+        const struct hf__sql_row row = hf__pg_row(r, i);
+        rc = hf__sql_scan_row(s, PQgetvalue(r, i, 0), (size_t)PQgetlength(r, i, 0),
+                              hf__pg_number(r, i, 1), &row);
+    }
+    PQclear(r);
+    if (n < HF_PG_PAGE) s->all.stop = 1;
+    return rc;
+}
 
 int hf__pg_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err)
 {
-    char after[HF_KEY_CAP] = "";
-    const char *values[] = {prefix, after};
-    size_t n_prefix = strlen(prefix);
-    int rc, n, stop = 0;
-    hf_row row;
-    hf_row_init(&row);
-    do {
-        PGresult *r;
-        rc = hf__pg_request(st, &st->sql.scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
-        if (rc) break;
-        n = PQntuples(r);
-        for (int i = 0; i < n && !stop && !rc; i++) {
-            hf_rowkey key = {.text = PQgetvalue(r, i, 0), .len = (uint32_t)PQgetlength(r, i, 0)};
-            if (key.len >= HF_KEY_CAP)
-                rc = hf_fail(err, HF_CORRUPT, 0,
-                             "postgres: list: a row whose key is not a legal one");
-            else if (strncmp(key.text, prefix, n_prefix))
-                stop = 1;
-            if (rc || stop) break;
-            key.hash = hf_key_hash(key.text, key.len);
-            *ret_clock_us = hf__pg_number(r, i, 1);
-            memcpy(after, key.text, key.len + 1);
-            rc = hf__pg_decode(st, r, i, &row, "list", key.text, err);
-            if (!rc || rc == HF_CORRUPT) stop = see(arg, &key, rc ? NULL : &row);
-            if (rc == HF_CORRUPT) rc = 0;
-        }
-        PQclear(r);
-    } while (!rc && !stop && n == HF_PG_PAGE);
-    hf_row_clear(&row);
-    return rc;
+    struct hf__sql_scan s = {.where = {"postgres", "list", "", st->empty}, .err = err};
+    hf__listing_begin(&s.all, prefix, see, arg, ret_clock_us);
+    return hf__sql_scan(&s, st, see_page);
 }

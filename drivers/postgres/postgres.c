@@ -10,7 +10,6 @@
  */
 #include "store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,10 +67,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     if (!rc && sys)
         rc = hf_fail(err, HF_UNAVAILABLE, sys, "postgres: open: eventfd: %s", strerror(sys));
     if (!rc) rc = prepare(st, err);
-    if (rc && st->absent)
-        hf_fail(err, rc, ENOENT,
-                "no store at '%s': the database has no table '%s'; the first lock makes it",
-                url->safe, st->name);
+    if (rc && st->absent) hf__sql_no_store(url, st->how.table, rc, err);
     if (rc) {
         pg_close(st);
         return rc;
@@ -132,5 +128,5 @@ HF_DRIVER_ENTRY(postgres) = {
     .acquire = hf__pg_acquire,
     .scan = hf__pg_scan,
     .inspect = pg_inspect,
-    .enter = hf__pg_enter_row,
+    .enter = hf__pg_enter,
 };

@@ -12,7 +12,6 @@
 #include "kit/text.h"
 #include "store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +48,7 @@ void hf__pg_put_link(hf_store *st, struct hf__pg_link *link)
 int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *err)
 {
     st->absent = 1;
-    return hf_fail(err, HF_UNAVAILABLE, ENOENT,
-                   "postgres: %s '%s': no store is there: the database has no table '%s'", what, at,
-                   st->name);
+    return hf__sql_no_table("postgres", what, at, st->how.table, err);
 }
 
 /* Returns the statement to send if the table doesn't exist: in a store that was opened as
@@ -122,25 +119,22 @@ int64_t hf__pg_number(const PGresult *r, int row, int column)
     return strtoll(PQgetvalue(r, row, column), NULL, 10);
 }
 
-/* Reads the row after the first two columns. */
+struct hf__sql_row hf__pg_row(const PGresult *r, int at)
+{
+    struct hf__sql_row row;
+    for (int i = 0; i < HF_FIELDS; i++) {
+        row.value[i] = PQgetisnull(r, at, i + 2) ? NULL : PQgetvalue(r, at, i + 2);
+        row.len[i] = (size_t)PQgetlength(r, at, i + 2);
+    }
+    return row;
+}
+
 int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err)
 {
-    struct hf__fields f = HF_NO_FIELDS;
     const struct hf__row_reader where = {"postgres", what, key, st->empty};
-    const char *why;
-    for (int i = 0; i < HF_FIELDS; i++) {
-        if (PQgetisnull(r, at, i + 2))
-            hf__got_other(&f, i);
-        else if (hf__field[i].kind == HF_NUMBER)
-            hf__got_number(&f, i, hf__pg_number(r, at, i + 2));
-        else
-            hf__got_text(&f, i, PQgetvalue(r, at, i + 2), (size_t)PQgetlength(r, at, i + 2));
-    }
-    int rc = hf__read_fields(&f, HF_JSON_TEXT, row, &why);
-    if (rc) rc = hf__fields_refused(&where, &f, rc, why, err);
-    hf__free_fields(&f);
-    return rc;
+    const struct hf__sql_row from = hf__pg_row(r, at);
+    return hf__sql_read(&where, &from, row, err);
 }
 
 int hf__pg_has_row(const PGresult *r) { return !PQgetisnull(r, 0, 2 + HF_FIELD_REV); }
@@ -250,13 +244,24 @@ int hf__pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     return rc;
 }
 
-int hf__pg_enter_row(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
-                     const char *where, hf_error *err)
+int hf__pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
+                 hf_error *err)
 {
     struct hf__pg_link *link;
+    char text[24], state[6] = "";
+    const char *values[] = {key->text, text};
+    PGresult *r;
     (void)alone; /* the guard reads all holders, so any of them may enter */
-    int rc = hf__pg_get_link(st, &link, err);
-    if (!rc) rc = hf__pg_enter(&st->how, link, key->text, token, where, err);
+    int rc = hf__sql_enter_at("postgres", key, where, err);
+    if (rc) return rc;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)token);
+    rc = hf__pg_get_link(st, &link, err);
+    /* The NULL tells the function that this statement only enters, and reads nothing else. */
+    if (!rc)
+        rc = hf__pg_ask(&st->how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2,
+                        values, HF_UNKNOWN, &r, state, "enter", key->text, err);
     hf__pg_put_link(st, link);
-    return rc;
+    if (rc) return hf__sql_enter_failed("postgres", key, rc, !strcmp(state, "42883"), state, err);
+    PQclear(r);
+    return 0;
 }

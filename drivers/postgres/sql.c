@@ -3,85 +3,62 @@
  */
 #include "sql.h"
 
-#include "kit/columns.h"
 #include "notify.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SQL_CAP = 8192 };
-
 /* The store's clock, in microseconds. */
 #define NOW "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-
-struct text {
-    char *to;
-    size_t len, cap;
-};
-
-static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put(struct text *t, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(t->to + t->len, t->cap - t->len, format, args);
-    va_end(args);
-    t->len += n > 0 ? (size_t)n : 0;
-    if (t->len >= t->cap) t->len = t->cap - 1;
-}
 
 static const char *type_of(int field)
 {
     return hf__field[field].kind == HF_NUMBER ? "bigint" : "text";
 }
 
-static void put_columns(struct text *t, const char *before, int n)
-{
-    for (int i = 0; i < n; i++) put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__field[i].name);
-}
-
 /* Writes each column with its value, from parameter `first` on. */
-static void put_update(struct text *t, const char *table, int first)
+static void put_update(struct hf__sql *t, const char *table, int first)
 {
-    put(t, "UPDATE %s AS t SET ", table);
+    hf__sql_put(t, "UPDATE %s AS t SET ", table);
     for (int i = 0; i < HF_FIELDS; i++)
-        put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__field[i].name, i + first, type_of(i));
-    put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
+        hf__sql_put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__field[i].name, i + first,
+                    type_of(i));
+    hf__sql_put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
 }
 
 /* The parameters of a write: $1 is the key, $2 the rev seen, $3 the channel of all keys, $4 the
    payload, $5 the addresses; the columns begin at $HF_PG_FIRST. */
-static void put_values(struct text *t)
+static void put_values(struct hf__sql *t)
 {
-    for (int i = 0; i < HF_FIELDS; i++) put(t, ", $%d::%s", i + HF_PG_FIRST, type_of(i));
+    for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(t, ", $%d::%s", i + HF_PG_FIRST, type_of(i));
 }
 
 /* Waiters are notified if the holders change. A waiter that joins the queue notifies nobody, or it
    would wake all others, unless it is the first: then the end of the hold may have had no watcher.
    */
-static void put_matters(struct text *t)
+static void put_matters(struct hf__sql *t)
 {
     static const int holders[] = {HF_FIELD_TOKEN, HF_FIELD_OWNER, HF_FIELD_EXPIRES, HF_FIELD_MORE};
-    put(t, " AND (");
+    hf__sql_put(t, " AND (");
     for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
         int c = holders[i];
-        put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__field[c].name, c + HF_PG_FIRST,
-            type_of(c));
+        hf__sql_put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__field[c].name, c + HF_PG_FIRST,
+                    type_of(c));
     }
-    put(t, ") OR coalesce(o.queue, '') = '' AND $%d::text <> ''", HF_FIELD_QUEUE + HF_PG_FIRST);
+    hf__sql_put(t, ") OR coalesce(o.queue, '') = '' AND $%d::text <> ''",
+                HF_FIELD_QUEUE + HF_PG_FIRST);
 }
 
 /* What the reply to a write has: whether it was done, the time, and the row that was there before
    it. */
-static void put_told(struct text *t, const char *table, int deletes)
+static void put_told(struct hf__sql *t, const char *table, int deletes)
 {
-    put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
-    put_columns(t, "o.", HF_FIELDS);
-    put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '') <> ''");
+    hf__sql_put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
+    hf__sql_put_names(t, "o.", '\"', HF_FIELDS);
+    hf__sql_put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '') <> ''");
     if (!deletes) put_matters(t);
-    put(t,
+    hf__sql_put(
+        t,
         ") THEN (SELECT count(pg_notify(c, $4::text)) FROM (SELECT $3::text UNION ALL SELECT "
         "'" HF_PG_AT "' || a FROM unnest(string_to_array($5::text, ' ')) AS a WHERE a <> '') AS "
         "n (c)) END FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text",
@@ -90,34 +67,33 @@ static void put_told(struct text *t, const char *table, int deletes)
 
 enum { INSERT, UPDATE, ERASE, ACQUIRE, GET, SCAN, QUIET };
 
-static char *sql_write(const char *table, struct text *t, int kind)
+static char *sql_write(const char *table, struct hf__sql *t, int kind)
 {
-    t->len = 0;
     if (kind == INSERT) {
-        put(t, "WITH w AS (INSERT INTO %s (key, ", table);
-        put_columns(t, "", HF_FIELDS);
-        put(t, ") SELECT $1::text");
+        hf__sql_put(t, "WITH w AS (INSERT INTO %s (key, ", table);
+        hf__sql_put_names(t, "", '\"', HF_FIELDS);
+        hf__sql_put(t, ") SELECT $1::text");
         put_values(t);
-        put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
+        hf__sql_put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
     } else if (kind == UPDATE) {
-        put(t, "WITH w AS (");
+        hf__sql_put(t, "WITH w AS (");
         put_update(t, table, HF_PG_FIRST);
     } else {
-        put(t, "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
-            table);
+        hf__sql_put(t,
+                    "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
+                    table);
     }
     put_told(t, table, kind == ERASE);
-    return strdup(t->to);
+    return hf__sql_take(t);
 }
 
 /* The short update, for a row without waiters. It refuses if the stored row has a waiter, so it
    notifies nobody. */
-static char *sql_quiet(const char *table, struct text *t)
+static char *sql_quiet(const char *table, struct hf__sql *t)
 {
-    t->len = 0;
     put_update(t, table, HF_PG_QUIET_FIRST);
-    put(t, " AND t.queue = '' RETURNING " NOW);
-    return strdup(t->to);
+    hf__sql_put(t, " AND t.queue = '' RETURNING " NOW);
+    return hf__sql_take(t);
 }
 
 /* The parameters of an acquire that follow its columns, which are $2 to $11. */
@@ -152,60 +128,61 @@ _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers o
 /* hf_row_acquire as a statement. The columns are those of a grant, with the statement's time. A row
    that is held keeps all of them but rev and queue. If this waiter is the first one, the holder is
    notified. */
-static char *sql_acquire(const char *table, struct text *t)
+static char *sql_acquire(const char *table, struct hf__sql *t)
 {
-    t->len = 0;
-    put(t, "WITH w AS (INSERT INTO %s AS t (key, ", table);
-    put_columns(t, "", HF_PG_ACQUIRE);
-    put(t, ") SELECT $1::text");
+    hf__sql_put(t, "WITH w AS (INSERT INTO %s AS t (key, ", table);
+    hf__sql_put_names(t, "", '\"', HF_PG_ACQUIRE);
+    hf__sql_put(t, ") SELECT $1::text");
     for (int i = 0; i < HF_PG_ACQUIRE; i++) {
         if (i == HF_FIELD_REV || i == HF_FIELD_TOKEN || i == HF_FIELD_ACQUIRED)
-            put(t, ", c.now");
+            hf__sql_put(t, ", c.now");
         else if (i == HF_FIELD_EXPIRES)
-            put(t, ", CASE WHEN $%d::bigint = 0 THEN 0 ELSE c.now + $%d::bigint * 1000 END",
-                HF_FIELD_LEASE + 2, HF_FIELD_LEASE + 2);
+            hf__sql_put(t, ", CASE WHEN $%d::bigint = 0 THEN 0 ELSE c.now + $%d::bigint * 1000 END",
+                        HF_FIELD_LEASE + 2, HF_FIELD_LEASE + 2);
         else
-            put(t, ", $%d::%s", i + 2, type_of(i));
+            hf__sql_put(t, ", $%d::%s", i + 2, type_of(i));
     }
-    put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET rev = greatest("
+    hf__sql_put(
+        t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET rev = greatest("
            "t.rev + 1, excluded.rev), queue = CASE t.owner WHEN '' THEN t.queue ELSE CASE t.queue "
            "WHEN '' THEN '[' ELSE left(t.queue, -1) || ',' END || " WAITER " END");
     for (int i = 0; i < HF_PG_ACQUIRE; i++) {
         const char *name = hf__field[i].name;
         if (i == HF_FIELD_FORMAT || i == HF_FIELD_REV) continue;
-        put(t, ", \"%s\" = CASE t.owner WHEN '' THEN ", name);
+        hf__sql_put(t, ", \"%s\" = CASE t.owner WHEN '' THEN ", name);
         if (i == HF_FIELD_TOKEN)
-            put(t, "greatest(t.rev + 1, excluded.rev)");
+            hf__sql_put(t, "greatest(t.rev + 1, excluded.rev)");
         else
-            put(t, "excluded.\"%s\"", name);
-        put(t, " ELSE t.\"%s\" END", name);
+            hf__sql_put(t, "excluded.\"%s\"", name);
+        hf__sql_put(t, " ELSE t.\"%s\" END", name);
     }
-    put(t, MAY_ACQUIRE " RETURNING t.*) SELECT 1, " NOW ", ");
-    put_columns(t, "w.", HF_FIELDS);
-    put(t,
+    hf__sql_put(t, MAY_ACQUIRE " RETURNING t.*) SELECT 1, " NOW ", ");
+    hf__sql_put_names(t, "w.", '\"', HF_FIELDS);
+    hf__sql_put(
+        t,
         ", CASE WHEN strpos(w.queue, '[{\"request\":\"' || $%d::text) = 1 THEN pg_notify(" CHANNEL
         ", " WORD ")::text || pg_notify('" HF_PG_AT "' || left(w.request, %d), " WORD
         ")::text END FROM w UNION ALL SELECT 0, " NOW ", ",
         HF_FIELD_REQUEST + 2, HF_ADDRESS);
-    put_columns(t, "o.", HF_FIELDS);
-    put(t,
+    hf__sql_put_names(t, "o.", '\"', HF_FIELDS);
+    hf__sql_put(
+        t,
         ", NULL FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS "
         "(SELECT "
         "1 FROM w)",
         table);
-    return strdup(t->to);
+    return hf__sql_take(t);
 }
 
 char *hf__pg_sql_create(const char *table)
 {
-    char buffer[SQL_CAP];
-    struct text t = {buffer, 0, sizeof buffer};
-    put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", table);
+    struct hf__sql t = {NULL, 0, 0, 0};
+    hf__sql_put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", table);
     for (int i = 0; i < HF_FIELDS; i++)
-        put(&t, ", \"%s\" %s NOT NULL%s", hf__field[i].name, type_of(i),
-            hf__field[i].kind == HF_JSON ? " DEFAULT ''" : "");
-    put(&t, ")");
-    return strdup(t.to);
+        hf__sql_put(&t, ", \"%s\" %s NOT NULL%s", hf__field[i].name, type_of(i),
+                    hf__field[i].kind == HF_JSON ? " DEFAULT ''" : "");
+    hf__sql_put(&t, ")");
+    return hf__sql_take(&t);
 }
 
 int hf__pg_was_made(int rc, const char *state)
@@ -214,39 +191,35 @@ int hf__pg_was_made(int rc, const char *state)
 }
 
 /* Reads nothing: an answer of the shape of GET's without a row, or of SCAN's without rows. */
-static char *sql_nothing(struct text *t, const char *limit)
+static char *sql_nothing(struct hf__sql *t, const char *limit)
 {
-    t->len = 0;
-    put(t, "SELECT 0, " NOW);
-    for (int i = 0; i < HF_FIELDS; i++) put(t, ", NULL");
-    put(t, "%s", limit);
-    return strdup(t->to);
+    hf__sql_put(t, "SELECT 0, " NOW);
+    for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(t, ", NULL");
+    hf__sql_put(t, "%s", limit);
+    return hf__sql_take(t);
 }
 
 int hf__pg_sql(struct hf__pg_sql *s, const char *table)
 {
-    char buffer[SQL_CAP];
-    struct text t = {buffer, 0, sizeof buffer};
+    struct hf__sql t = {NULL, 0, 0, 0};
     int made = hf__pg_often(&s->insert, INSERT, sql_write(table, &t, INSERT)) &&
                hf__pg_often(&s->update, UPDATE, sql_write(table, &t, UPDATE)) &&
                hf__pg_often(&s->quiet, QUIET, sql_quiet(table, &t)) &&
                hf__pg_often(&s->erase, ERASE, sql_write(table, &t, ERASE)) &&
                hf__pg_often(&s->acquire, ACQUIRE, sql_acquire(table, &t));
-    t.len = 0;
-    put(&t, "SELECT 0, " NOW ", ");
-    put_columns(&t, "o.", HF_FIELDS);
-    put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", table);
-    made = made && hf__pg_often(&s->get, GET, strdup(t.to));
-    t.len = 0;
-    put(&t, "SELECT o.key, " NOW ", ");
-    put_columns(&t, "o.", HF_FIELDS);
-    put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
+    hf__sql_put(&t, "SELECT 0, " NOW ", ");
+    hf__sql_put_names(&t, "o.", '\"', HF_FIELDS);
+    hf__sql_put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", table);
+    made &= hf__pg_often(&s->get, GET, hf__sql_take(&t));
+    hf__sql_put(&t, "SELECT o.key, " NOW ", ");
+    hf__sql_put_names(&t, "o.", '\"', HF_FIELDS);
+    hf__sql_put(
+        &t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
         table, HF_PG_PAGE);
-    made = made && hf__pg_often(&s->scan, SCAN, strdup(t.to));
+    made &= hf__pg_often(&s->scan, SCAN, hf__sql_take(&t));
     s->create = hf__pg_sql_create(table);
-    t.len = 0;
-    put(&t, "SELECT granted FROM %s LIMIT 0", table);
-    s->is_old = strdup(t.to);
+    hf__sql_put(&t, "SELECT granted FROM %s LIMIT 0", table);
+    s->is_old = hf__sql_take(&t);
     s->no_row = sql_nothing(&t, "");
     s->no_page = sql_nothing(&t, " LIMIT 0");
     return made && s->create && s->is_old && s->no_row && s->no_page;

@@ -4,7 +4,7 @@
 #ifndef HF_POSTGRES_SQL_H
 #define HF_POSTGRES_SQL_H
 
-#include "kit/columns.h"
+#include "kit/sql.h"
 #include "link.h"
 
 /* How many rows a page of a scan has; the number of the parameter that is the first column: of a

@@ -41,7 +41,8 @@ int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const 
 int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
                     int64_t *ret_clock_us, const char *what, hf_error *err);
 int64_t hf__pg_number(const PGresult *r, int row, int column);
-/* Reads the row that follows the first two columns. */
+/* The row that follows the first two columns; the second one reads it. */
+struct hf__sql_row hf__pg_row(const PGresult *r, int at);
 int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, const char *what,
                   const char *key, hf_error *err);
 int hf__pg_has_row(const PGresult *r);
@@ -53,8 +54,8 @@ int hf__pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
 int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
 int hf__pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
-int hf__pg_enter_row(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
-                     const char *where, hf_error *err);
+int hf__pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
+                 hf_error *err);
 
 /* replace.c. A key's hint: see there. */
 static const uint64_t HF_PG_ALONE = UINT64_C(1) << 63;

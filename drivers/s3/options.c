@@ -1,7 +1,7 @@
 /*
  * options.c - s3: what the URL says. See store.h.
  */
-#include "kit/text.h"
+#include "kit/url_options.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -11,18 +11,7 @@
 
 static int bad(const hf_url *url, const char *name, const char *what, hf_error *err)
 {
-    return hf_fail(err, HF_INVALID, 0, "s3: open '%s': %s: %s", url->safe, name, what);
-}
-
-/* Reads an option; `usual` is its value if it isn't given. */
-static int read_text(const hf_url *url, const char *name, const char *usual, char *to, size_t cap,
-                     hf_error *err)
-{
-    int rc = hf_url_get(url, name, to, cap);
-    if (rc == HF_INVALID || (!rc && !*to))
-        return bad(url, name, "empty, too long, or given twice", err);
-    if (rc && (size_t)snprintf(to, cap, "%s", usual) >= cap) return bad(url, name, "too long", err);
-    return 0;
+    return hf__option_refused("s3", url, name, what, err);
 }
 
 /* Returns 1 if the text has characters other than letters, digits and those in `more`. */
@@ -37,7 +26,7 @@ static int has_others(const char *text, const char *more)
     return 0;
 }
 
-static int read_place(struct hf__s3_where *at, const hf_url *url, hf_error *err)
+static int find_place(struct hf__s3_where *at, const hf_url *url, hf_error *err)
 {
     const char *path = url->path + strspn(url->path, "/");
     size_t len = strlen(url->host);
@@ -55,18 +44,17 @@ static int read_place(struct hf__s3_where *at, const hf_url *url, hf_error *err)
     return 0;
 }
 
-static int read_endpoint(struct hf__s3_where *at, const hf_url *url, hf_error *err)
+static int find_endpoint(struct hf__s3_where *at, const hf_url *url, const char *region,
+                         hf_error *err)
 {
-    char region[64], usual[sizeof at->endpoint];
     const char *here = secure_getenv("AWS_REGION");
     if (!here || !*here) here = secure_getenv("AWS_DEFAULT_REGION");
-    int rc =
-        read_text(url, "region", here && *here ? here : "us-east-1", region, sizeof region, err);
-    if (rc) return rc;
-    if (has_others(region, "-_")) return bad(url, "region", "not the name of one", err);
+    if (!*region) region = here && *here ? here : "us-east-1";
+    if (strlen(region) > 63 || has_others(region, "-_"))
+        return bad(url, "region", "not the name of one", err);
     snprintf(at->sign, sizeof at->sign, "aws:amz:%s:s3", region);
-    snprintf(usual, sizeof usual, "https://s3.%s.amazonaws.com", region);
-    if ((rc = read_text(url, "endpoint", usual, at->endpoint, sizeof at->endpoint, err))) return rc;
+    if (!at->endpoint[0])
+        snprintf(at->endpoint, sizeof at->endpoint, "https://s3.%s.amazonaws.com", region);
     size_t len = strlen(at->endpoint);
     if (at->endpoint[len - 1] == '/') at->endpoint[--len] = 0;
     const char *host = strstr(at->endpoint, "://");
@@ -75,7 +63,7 @@ static int read_endpoint(struct hf__s3_where *at, const hf_url *url, hf_error *e
     return 0;
 }
 
-static int read_account(struct hf__s3_where *at, const hf_url *url, hf_error *err)
+static int find_account(struct hf__s3_where *at, const hf_url *url, hf_error *err)
 {
     char why[HF_KIT_WHY], usual[HF_SECRET_PATH] = "";
     const char *file = secure_getenv("AWS_SHARED_CREDENTIALS_FILE");
@@ -85,10 +73,10 @@ static int read_account(struct hf__s3_where *at, const hf_url *url, hf_error *er
     memcpy(at->secret, url->password, sizeof at->secret);
     if (!*at->id != !*at->secret)
         return bad(url, "the user", "an access key and its secret go together", err);
-    int rc = read_text(url, "profile", profile && *profile ? profile : "default", at->profile,
-                       sizeof at->profile, err);
-    if (!rc) rc = read_text(url, "credentials", "", at->file, sizeof at->file, err);
-    if (rc) return rc;
+    if (profile && strlen(profile) >= sizeof at->profile)
+        return bad(url, "profile", "AWS_PROFILE is too long", err);
+    if (!at->profile[0])
+        snprintf(at->profile, sizeof at->profile, "%s", profile && *profile ? profile : "default");
     if (*at->id && *at->file) return bad(url, "credentials", "there is a user, too", err);
     if (!*at->id && !*at->file && (!id || !*id)) {
         if (file && *file)
@@ -98,25 +86,25 @@ static int read_account(struct hf__s3_where *at, const hf_url *url, hf_error *er
         if ((file && *file) || !access(usual, F_OK))
             snprintf(at->file, sizeof at->file, "%s", usual);
     }
-    if (*at->file && (rc = hf__credential_check("credentials", at->file, why)))
-        return hf_fail(err, rc, 0, "s3: open '%s': %s", url->safe, why);
-    return 0;
+    int rc = *at->file ? hf__credential_check("credentials", at->file, why) : 0;
+    return rc ? hf_fail(err, rc, 0, "s3: open '%s': %s", url->safe, why) : 0;
 }
 
 int hf__s3_options(const hf_url *url, struct hf__s3_where *at, char cafile[1024], hf_caps *caps,
                    hf_error *err)
 {
-    static const char *const known[] = {"cafile", "credentials", "endpoint", "profile",
-                                        "queue",  "region",      NULL};
-    char name[64], queue[8];
-    if (hf__unknown_option(url, known, name, sizeof name))
-        return bad(url, name, "unknown option", err);
-    int rc = read_place(at, url, err);
-    if (!rc) rc = read_endpoint(at, url, err);
-    if (!rc) rc = read_account(at, url, err);
-    if (!rc) rc = read_text(url, "cafile", "", cafile, 1024, err);
-    if (!rc) rc = read_text(url, "queue", "0", queue, sizeof queue, err);
-    if (!rc && strcmp(queue, "0") && strcmp(queue, "1"))
+    char region[64], queue[8] = "";
+    const struct hf__option options[] = {{"cafile", cafile, 1024, NULL},
+                                         {"credentials", HF_TEXT_OPTION(at->file)},
+                                         {"endpoint", HF_TEXT_OPTION(at->endpoint)},
+                                         {"profile", HF_TEXT_OPTION(at->profile)},
+                                         {"queue", HF_TEXT_OPTION(queue)},
+                                         {"region", HF_TEXT_OPTION(region)}};
+    int rc = hf__options("s3", url, options, sizeof options / sizeof *options, err);
+    if (!rc) rc = find_place(at, url, err);
+    if (!rc) rc = find_endpoint(at, url, region, err);
+    if (!rc) rc = find_account(at, url, err);
+    if (!rc && *queue && strcmp(queue, "0") && strcmp(queue, "1"))
         rc = bad(url, "queue", "neither 0 nor 1", err);
     caps->queues = *queue == '1';
     return rc;

@@ -281,12 +281,12 @@ static void an_encrypted_key_is_refused(void **state)
     struct hf__nats_link link = {0};
     char make[1500];
     (void)state;
-    snprintf(how.tls_key, sizeof how.tls_key, "%s/key.pem", scratch_dir);
-    snprintf(how.tls_cert, sizeof how.tls_cert, "%s/cert.pem", scratch_dir);
+    snprintf(how.files.key, sizeof how.files.key, "%s/key.pem", scratch_dir);
+    snprintf(how.files.cert, sizeof how.files.cert, "%s/cert.pem", scratch_dir);
     snprintf(make, sizeof make,
              "openssl req -x509 -newkey rsa:2048 -passout pass:word -days 2 -subj /CN=x "
              "-keyout %s -out %s 2>/dev/null",
-             how.tls_key, how.tls_cert);
+             how.files.key, how.files.cert);
     assert_int_equal(system(make), 0);
     pthread_t thread;
     int rc = connects(BEFORE_INFO, &how, &link, LATE_MS, &thread);
