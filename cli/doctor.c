@@ -11,6 +11,7 @@
 #include "conform.h"
 #include "drivers.h"
 #include "port.h"
+#include "promises.h"
 #include "shown.h"
 
 #include <errno.h>
@@ -62,48 +63,20 @@ static void tell_promise(void *arg, const char *promise, const char *why)
     tell(arg, text, why);
 }
 
-static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
+static void say_promise(void *arg, enum promise is, const char *words)
+{
+    enum promise *before = arg;
+    if (is == NOT_PROMISED && *before != is) printf("and does not promise:\n");
+    *before = is;
+    printf("  %s %s\n", is == PROMISED ? "+" : "-", words);
+}
 
 /* Prints what this kind of store promises, after all checks have passed. */
 static void say_promises(const hf_driver *drv, const hf_caps *caps, const hf_url *url)
 {
-    char line[160];
+    enum promise before = PROMISED;
     printf("\n%s promises:\n", url->safe);
-    say_words("+",
-              "one holder at a time by key (or as many as asked for), with tokens that only grow");
-    if (caps->liveness)
-        say_words("+",
-                  "a hold lasts as long as its process, whatever the clock says, and ends with it");
-    else
-        say_words("+",
-                  "a hold is a lease, 30 s unless asked otherwise, renewed while its process runs");
-    if (!caps->queues)
-        say_words("-", "no line: the first waiter that looks after a release is next");
-    else {
-        snprintf(line, sizeof line, "first come, first served, %u in line; beyond that they poll",
-                 caps->queue_cap);
-        say_words("+", line);
-    }
-    if (caps->local || caps->notify) {
-        say_words("+", "a waiter is woken when its turn comes");
-    } else {
-        snprintf(line, sizeof line, "a waiter looks about every %u ms",
-                 caps->poll_ms ? caps->poll_ms : 250);
-        say_words("-", line);
-    }
-    if (drv->sync) say_words("+", "the mark of a done event is on disk before the call returns");
-    printf("and does not promise:\n");
-    if (!strcmp(drv->name, "mem"))
-        say_words("-", "anything between processes: it is the memory of one");
-    if (!strcmp(drv->name, "file"))
-        say_words("-", "anything between machines: it is the memory of one");
-    if (!caps->liveness) {
-        say_words("-", "that a dead holder's key is free before its lease is over");
-        if (!caps->sessions)
-            say_words("-", "anything for a lease while the store's own clock is set back or forth");
-    }
-    say_words("-",
-              "that a holder which was paused does nothing late: let the data refuse old tokens");
+    store_promises(drv, caps, say_promise, &before);
 }
 
 struct reading {

@@ -4,8 +4,10 @@
 #include "cli.h"
 
 #include "drivers.h"
+#include "promises.h"
 #include "shown.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +28,29 @@ __attribute__((format(printf, 1, 2))) static void print_shown(const char *format
     free(line);
 }
 
+struct lists {
+    json_t *promises, *lacks;
+};
+
+static void add_promise(void *arg, enum promise is, const char *words)
+{
+    const struct lists *l = arg;
+    json_array_append_new(is == PROMISED ? l->promises : l->lacks, json_string(words));
+}
+
 static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
                 const char *why)
 {
     const struct options *o = arg;
     if (o->json) {
         const hf_caps *caps = driver ? &driver->caps : &none;
-        char *line =
-            json_fields("{s:s, s:b, s:s?, s:s?, s:s?, s:b, s:b, s:b}", "scheme", scheme, "usable",
-                        driver != NULL, "about", driver ? driver->about : NULL, "path", path, "why",
-                        driver ? NULL : why, "sessions", caps->liveness != NULL, "queued",
-                        caps->queues != 0, "woken", caps->local || caps->notify);
+        struct lists l = {json_array(), json_array()};
+        if (driver) store_promises(driver, caps, add_promise, &l);
+        char *line = json_fields(
+            "{s:s, s:b, s:s?, s:s?, s:s?, s:b, s:b, s:b, s:o, s:o}", "scheme", scheme, "usable",
+            driver != NULL, "about", driver ? driver->about : NULL, "path", path, "why",
+            driver ? NULL : why, "sessions", caps->liveness != NULL, "queued", caps->queues != 0,
+            "woken", caps->local || caps->notify, "promises", l.promises, "lacks", l.lacks);
         if (line) fputs(line, stdout);
         free(line);
     } else if (driver) {

@@ -318,7 +318,43 @@ into_nothing() {
     [[ $output == *mem* ]]
     [[ $output == *file* ]]
     holdfast stores --json | documents scheme:s usable:b about:sn path:sn why:sn \
-        sessions:b queued:b woken:b
+        sessions:b queued:b woken:b promises:l lacks:l
+}
+
+@test "stores --json has what each of the eleven promises, and lacks" {
+    HOLDFAST_DRIVERS=$BUILD holdfast stores --json >all
+    python3 - all <<'END'
+import json, sys
+stores = {}
+for line in open(sys.argv[1]):
+    store = json.loads(line)
+    stores[store["scheme"]] = store
+polling = {"mariadb", "firestore", "s3"}
+one = "one holder at a time by key (or as many as asked for), with tokens that only grow"
+dead = "that a dead holder's key is free before its lease is over"
+for name in ("mem file sqlite postgres mariadb redis mongodb nats etcd firestore s3").split():
+    store = stores[name]
+    said = store["promises"] + store["lacks"]
+    assert len(set(said)) == len(said) >= 5, said
+    assert one in store["promises"], name
+    assert store["woken"] == (name not in polling), name
+    assert ("a waiter is woken when its turn comes" in store["promises"]) == store["woken"], name
+    assert any("first come, first served" in p for p in store["promises"]) == store["queued"], name
+    assert (dead in store["lacks"]) == (not store["sessions"]), name
+END
+    # doctor says the same of the store that it has examined.
+    made
+    run holdfast doctor
+    python3 - all "$output" <<'END'
+import json, sys
+for line in open(sys.argv[1]):
+    store = json.loads(line)
+    if store["scheme"] == "file":
+        for word in store["promises"]:
+            assert "\n  + " + word + "\n" in sys.argv[2], word
+        for word in store["lacks"]:
+            assert "\n  - " + word in sys.argv[2], word
+END
 }
 
 @test "stores says why a module can't be used" {
