@@ -37,7 +37,7 @@ struct hf__dial_target {
 };
 
 enum hf__attempt_state {
-    HF_ATTEMPT_WAITS,  /* its turn hasn't come */
+    HF_ATTEMPT_WAITS,  /* not begun */
     HF_ATTEMPT_RUNS,   /* connecting */
     HF_ATTEMPT_LINKED, /* the server has accepted, and the library is still logging in
                           (hf__dial_ops) */
@@ -48,12 +48,12 @@ enum hf__attempt_state {
 
 /* An attempt to connect to one address. */
 struct hf__attempt {
-    size_t target; /* its number */
+    size_t target; /* the index of its target */
     struct hf__endpoint at;
     enum hf__attempt_state state;
     int fd; /* the descriptor to wait for, with poll's `events`; -1: none */
     short events;
-    void *own; /* of hf__dial_ops */
+    void *own; /* what hf__dial_ops keep for the attempt */
     int code;  /* if FAILED: an HF_ code, and the reason */
     char why[HF_KIT_WHY];
 };

@@ -1,7 +1,6 @@
 /*
- * secret.h - a credential that stands in a file: the first line of it. The file is read again at
- * each connect, so a password that is rotated is used from then on. Compiled into each module that
- * uses it.
+ * secret.h - a credential that is the first line of a file. The file is read again at each connect,
+ * so that a new password is used from then on. Compiled into each module that uses it.
  *
  * Thread safety: hf__secret_get by any thread; not beside hf__secret_open or hf__secret_forget.
  * Nothing is allocated.

@@ -1,5 +1,5 @@
 /*
- * link.c - mariadb: one request there and back. See link.h.
+ * link.c - mariadb: sends a request and reads its replies. See link.h.
  *
  * Contents: calls that wait; what an error means; a request.
  *
@@ -127,7 +127,7 @@ static int is_gone(unsigned number)
 
 /* ---- a request ---- */
 
-/* Reads the rows of a statement's reply. Returns 0 unless that failed. */
+/* Reads the rows of a statement's reply into c->rows. Returns 0; -1: that failed. */
 static int store(struct call *c, int64_t until_us)
 {
     if (!mysql_field_count(c->my)) return 0;
@@ -135,7 +135,8 @@ static int store(struct call *c, int64_t until_us)
     return c->rows ? 0 : -1;
 }
 
-/* Returns 1 if each statement commits itself (autocommit), as a write needs it. */
+/* Returns 1 if the connection is in autocommit, outside a transaction: each write commits itself.
+ */
 static int commits(const MYSQL *my)
 {
     return my->server_status & SERVER_STATUS_AUTOCOMMIT &&

@@ -4,9 +4,9 @@
  * Contents: rows; many rows; the guard's fence; opening; what doctor looks at.
  *
  * A write is one request of two statements: the write, in autocommit, which compares the rev; and a
- * SELECT that tells whether it was done, the server's clock, and, if it wasn't, the row that is
- * there. The write locks the row's latest version, so there is no snapshot to be behind. Texts are
- * stored as bytes: no collation compares or pads them.
+ * SELECT that returns whether the write was done, the server's clock, and, if it wasn't done, the
+ * row that is there. The write reads and locks the row's latest version, not that of a snapshot.
+ * Texts are stored as bytes, so that no collation compares or pads them.
  *
  * The driver has 1,330 lines, not the 400 of a driver on the kit, for the library has neither a
  * deadline nor an end to a wait. Some 590 are connections and calls that wait for the socket with a
@@ -73,7 +73,8 @@ int hf__my_put_write(struct hf__sql *sql, const hf_store *st, const hf_rowkey *k
     return rc;
 }
 
-/* Reads the present row, because nothing was written and the reply doesn't show the row. */
+/* Reads the present row into *cur (unless NULL), after a write that wasn't done and whose reply
+   doesn't have the row. Returns HF_CONFLICT or the error. */
 static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
                     hf_error *err)
 {

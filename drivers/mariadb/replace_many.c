@@ -2,11 +2,11 @@
  * replace_many.c - mariadb: many replaces by one request, each of which is a transaction of its
  * own. See store.h, and replace_many in holdfast_driver.h.
  *
- * The server carries the statements out one after the other, and stops at one that fails. Those
- * behind it are asked for again, by another request. No statement waits for a row's lock, so that a
- * locked row doesn't hold up the others. The replaces of locked rows are sent again after all
- * others have been answered, a little later, a few times. If not everything is answered in time the
- * connection is closed: what was sent may still be carried out.
+ * The server carries the statements out one after the other, and stops at one that fails. The
+ * statements behind it are sent again in another request. No statement waits for a row's lock, so
+ * that a locked row doesn't hold up the others. The replaces of locked rows are sent again a few
+ * times, after all others have been answered. If not all replaces are answered in time, the
+ * connection is closed; those that were sent may still be carried out.
  */
 #include "store.h"
 
@@ -24,10 +24,10 @@ struct many {
     struct hf__my_link *link;
     hf_replace *item[AT_ONCE]; /* the replaces that have no answer yet */
     size_t n;
-    size_t sent;                /* the first ones of them */
-    hf_replace *again[AT_ONCE]; /* those whose row was locked */
+    size_t sent;                /* how many of these, from the first on, this request has */
+    hf_replace *again[AT_ONCE]; /* the replaces whose row was locked */
     size_t n_again;
-    int round, alone; /* alone: one was asked for */
+    int round, alone; /* alone: 1: replace_many was called with one replace */
 };
 
 static void fail(hf_replace *item, int code, const char *why)
@@ -97,7 +97,7 @@ static void unanswered(struct many *m, size_t i, int rc, const struct hf__my_fai
     }
 }
 
-/* Sends one request. At least one replace is answered; the others remain. */
+/* Sends one request. At least one replace gets its result; the others stay in *m. */
 static void round_trip(struct many *m)
 {
     const struct hf__my_each each = {see, m};

@@ -19,12 +19,12 @@ struct hf_store {
     struct hf__my_link link[HF_LINKS];
     char table[2 * HF_MY_NAME];      /* as statements name it */
     char empty[2 * HF_MY_NAME + 24]; /* the statement with which a person empties the store */
-    int existing;                    /* the table isn't made */
-    int absent;                      /* and it isn't there */
+    int existing;                    /* 1: the table must not be made */
+    int absent;                      /* 1: `existing`, and the table isn't there */
 };
 
-/* A reply: its rows, of which `row` is the present one; NULL: there is no further row. If the
-   request failed: why. */
+/* A reply: its rows; `row` is the one that is read now, NULL: there is no further row. `failure`:
+   the reason if the request failed. */
 struct hf__my_reply {
     MYSQL_RES *rows;
     MYSQL_ROW row;

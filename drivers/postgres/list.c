@@ -1,5 +1,5 @@
 /*
- * list.c - postgres: the rows of a table are listed, a page after the other.
+ * list.c - postgres: lists the rows of a table, page by page.
  */
 #include "store.h"
 

@@ -3,11 +3,11 @@
  *
  * Contents: connections; rows. A replace: replace.c; many rows: list.c, replace_many.c.
  *
- * Every operation is one statement of its own (a replace two at most), in autocommit: there is no
- * transaction to be left open. A write that is refused tells the row as of the statement's
- * snapshot. That is an answer (at that moment the write would have been refused), unless the
- * snapshot shows the rev that the write expected: then another client was quicker within the
- * statement, and the row is read again.
+ * Every operation is one statement in autocommit (a replace two at most), so no transaction can be
+ * left open. The reply to a write that is refused has the row as of the statement's snapshot. That
+ * row is used, because at that moment the write would have been refused. But if the snapshot shows
+ * the rev that the write expected, another client has written while the statement ran, and the row
+ * is read again.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -95,7 +95,8 @@ static int missing_column(hf_store *st, struct hf__pg_link *link, int rc, const 
     return hf__format_refused(&where, 1, err);
 }
 
-/* Runs one statement. */
+/* Runs one statement on a free connection. If the table is missing, makes it and sends the
+   statement again. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
 {

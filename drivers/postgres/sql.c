@@ -33,9 +33,9 @@ static void put_values(struct hf__sql *t)
     for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(t, ", $%d::%s", i + HF_PG_FIRST, type_of(i));
 }
 
-/* Waiters are notified if the holders change. A waiter that joins the queue notifies nobody, or it
-   would wake all others, unless it is the first: then the end of the hold may have had no watcher.
-   */
+/* Writes the condition for a notification: the holders change. A request that joins the queue
+   notifies nobody, because it would wake all waiters, unless it is the first: then the holder is
+   notified. */
 static void put_matters(struct hf__sql *t)
 {
     static const int holders[] = {HF_FIELD_TOKEN, HF_FIELD_OWNER, HF_FIELD_EXPIRES, HF_FIELD_MORE};
@@ -49,8 +49,8 @@ static void put_matters(struct hf__sql *t)
                 HF_FIELD_QUEUE + HF_PG_FIRST);
 }
 
-/* What the reply to a write has: whether it was done, the time, and the row that was there before
-   it. */
+/* Writes the columns of the reply to a write: whether it was done, the time, and the row that was
+   there before. */
 static void put_told(struct hf__sql *t, const char *table, int deletes)
 {
     hf__sql_put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");

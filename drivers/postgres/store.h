@@ -20,9 +20,9 @@ struct hf_store {
     struct hf__pg_listener listener;
     char schema[64], name[64]; /* the table's names; schema "": the first one of the search path */
     struct hf__pg_sql sql;
-    int existing;                    /* the table isn't made */
-    int absent;                      /* and it isn't there */
-    int old;                         /* the table has the columns of format 1 */
+    int existing;                    /* 1: the table must not be made */
+    int absent;                      /* 1: `existing`, and the table isn't there */
+    int old;                         /* 1: the table has the columns of format 1 */
     char empty[2 * HF_PG_NAME + 24]; /* the statement with which a person empties the store */
 };
 
@@ -31,7 +31,7 @@ extern const struct hf__link_kind hf__pg_link_kind;
 void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
 /* Takes a connection, which is given back by hf__pg_put_link (also if this fails). */
 int hf__pg_get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err);
-/* The error of a table that is not there. Returns its code. */
+/* Fills in the error for a table that isn't there. Returns its code. */
 int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *err);
 /* Runs one statement on a free connection; a missing table is made. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
@@ -50,7 +50,7 @@ int hf__pg_has_row(const PGresult *r);
 void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_FIELDS][24]);
 int hf__pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
-/* Reads the row by this connection, which listens. */
+/* Reads the row on this connection, which is the one of notifications. */
 int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
 int hf__pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
