@@ -1,5 +1,5 @@
-"""Waiting in asyncio: no thread and no descriptor a wait. Each event loop that uses a store has one
-mailbox there, whose descriptor it reads; see src/ext.h."""
+"""Waiting in asyncio, without a thread or a descriptor for each wait. Each event loop that uses a
+store has one mailbox there, whose descriptor it reads; see src/ext.h."""
 import asyncio
 import collections
 import contextlib
@@ -21,7 +21,7 @@ _ids = itertools.count(1)
 
 
 class _Post:
-    """One mailbox, and the futures that wait for what comes."""
+    """One mailbox, and the futures that wait for its messages."""
 
     def __init__(self) -> None:
         self.box = _holdfast.Mailbox()
@@ -87,13 +87,13 @@ def refuse_greenlets() -> None:
                                    "threads or asyncio, or 'holdfast run KEY -- COMMAND'", None)
 
 
-# What a pool's thread runs, which runs the jobs of several callers.
+# The functions that the threads of a pool run: each runs the jobs of several callers.
 POOLS = (('concurrent.futures.thread', '_worker'), ('multiprocessing.pool', 'worker'),
          ('gevent.threadpool', '_WorkerGreenlet.run'), ('eventlet.tpool', 'tworker'))
 
 
 def _pools() -> List[Any]:
-    """The code of POOLS, of those modules that are imported."""
+    """The code objects of those functions of POOLS whose modules are imported."""
     found = []
     for module, path in POOLS:
         function: Any = sys.modules.get(module)
@@ -104,8 +104,8 @@ def _pools() -> List[Any]:
 
 
 def thread_kind() -> int:
-    """1: a job in a pool's thread, and others' ran before; 2: a greenlet runs in this thread; 0:
-    the thread's own function."""
+    """Returns 1 in a job of a pool's thread, in which other callers' jobs ran before; 2 if a
+    greenlet runs in this thread; 0 in a thread that runs its own function."""
     # multiprocessing's processes run `worker`, too, in their main thread, which is no pool's.
     pools = [] if threading.current_thread() is threading.main_thread() else _pools()
     frame = sys._getframe() if pools else None
@@ -203,7 +203,7 @@ _opening = _Threads(float('inf'))   # which store a call of open will be isn't k
 
 
 def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
-    """In a thread of the store. None: it is being opened."""
+    """Runs a call in a thread of the store. Without a store (None) it is being opened."""
     if store is None:
         _opening.do(work)
         return
@@ -215,7 +215,7 @@ def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
 
 
 def later(work: Callable[[], Any], store: Any) -> None:
-    """In a thread; what it raises is lost. It gives something back."""
+    """Runs a call that gives something back, in a thread. Its exceptions are dropped."""
     def quietly() -> None:
         with contextlib.suppress(Exception):
             work()
@@ -240,7 +240,8 @@ def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseExcepti
 
 
 async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
-    """What may wait for a server's answer, but not for a key. Once begun it is done."""
+    """Makes a call that may wait for a server's answer, but not for a key. A call that has begun is
+    carried out, even if the task is cancelled."""
     loop()
     if store._is_near:
         return function(*args)
@@ -248,7 +249,7 @@ async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
 
 
 async def release(store: Any, function: Callable[..., T], *args: Any) -> T:
-    """As call, of what gives something back: it doesn't wait behind other calls."""
+    """As call, for calls that give something back: they don't wait behind other calls."""
     loop()
     if store._is_near:
         return function(*args)
@@ -277,7 +278,8 @@ async def in_thread(store: Any, function: Callable[..., T], *args: Any,
 # ---- losses ----
 
 class _Listener(threading.Thread):
-    """Tells of losses: in the event loops of those that listen, or in the threads of _callers."""
+    """Calls the callbacks of losses: in the event loops that registered them, or in threads of
+    _callers."""
 
     def __init__(self) -> None:
         super().__init__(name='holdfast-lost', daemon=True)
@@ -302,7 +304,7 @@ _listener: Optional[_Listener] = None
 
 
 class _Callbacks:
-    """Those of one grant."""
+    """The callbacks of one grant."""
 
     def __init__(self) -> None:
         self.all: List[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""What can go wrong, as classes: one a code of holdfast.h, or two codes that mean the same."""
+"""The exceptions: one class for each code of holdfast.h, or for two codes that mean the same."""
 import re
 import threading
 from typing import Any, Dict, Optional, Type
@@ -26,7 +26,7 @@ class LockCanceled(HoldfastError):
 
 
 class LockLost(HoldfastError):
-    """No longer held (LOST): what was done last may not have been done alone."""
+    """No longer held (LOST): another client may have held the key during the end of the work."""
 
 
 class OutcomeUnknown(HoldfastError):
@@ -46,7 +46,7 @@ class InvalidArgument(HoldfastError, ValueError, TypeError):
 
 
 class RecursiveAcquire(HoldfastError):
-    """A wait without a limit for what its own task, thread or owner holds (RECURSIVE)."""
+    """A wait without a limit for a key that its own task, thread or owner holds (RECURSIVE)."""
 
 
 class ReleaseWarning(RuntimeWarning):
@@ -55,7 +55,7 @@ class ReleaseWarning(RuntimeWarning):
 
 
 class UnboundLock(HoldfastError, RuntimeError):
-    """acquire() was called, and what it returned was dropped: what follows isn't protected."""
+    """acquire() was called and its lock was dropped: the code that follows isn't protected."""
 
     _texts: Dict[int, str] = {}
 
@@ -67,7 +67,7 @@ class UnboundLock(HoldfastError, RuntimeError):
 
     @classmethod
     def of(cls, key: str, several: int = 0) -> str:
-        """Says of which key the next one of this thread is."""
+        """Records the key that the next UnboundLock of this thread names."""
         call, block = (('acquire_all', 'acquire_all(keys) as locks') if several else
                        ('acquire', 'lock(key) as held'))
         text = (f"{call} '{key[:100]}': the lock was dropped at once, and the key released with "
@@ -77,7 +77,7 @@ class UnboundLock(HoldfastError, RuntimeError):
 
     @classmethod
     def before(cls, key: str) -> 'UnboundLock':
-        """Nobody would keep the lock that was asked for, so it isn't acquired."""
+        """Makes the error that is raised instead of acquiring a lock that no code would keep."""
         text = (f"acquire '{key[:100]}': nothing keeps this lock object, and its end would release "
                 "the key at once. Write 'async with store.lock(key) as held:', or keep what "
                 'store.lock(key) returns')

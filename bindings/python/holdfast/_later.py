@@ -1,4 +1,5 @@
-"""Results whose work is done after the call that gave them: what a decorator can't protect."""
+"""Finds results whose work is done after the call that returned them: a decorator can't protect
+that work."""
 import asyncio
 import concurrent.futures
 import contextlib
@@ -38,7 +39,7 @@ def _is_lazy(result: Any) -> bool:
 
 
 def _bare(function: Any) -> Any:
-    """What a partial object, or a method that is bound to its object, calls."""
+    """Returns the function that a partial object, or a bound method, calls."""
     while isinstance(function, functools.partial) or inspect.ismethod(function):
         function = function.func if isinstance(function, functools.partial) else function.__func__
     return function
@@ -51,7 +52,7 @@ def _bodies(function: Any) -> Any:
 
 
 def is_async(function: Any) -> bool:
-    """Does a call give a coroutine?"""
+    """Returns whether a call returns a coroutine."""
     return any(map(inspect.iscoroutinefunction, (function, *_bodies(function))))
 
 
@@ -63,7 +64,7 @@ def runs_later(function: Any) -> bool:
 
 
 def refuse_uncalled(function: Any, doing: str, key: str) -> None:
-    """InvalidArgument if it isn't a function, or an object that can be called as one."""
+    """Raises InvalidArgument if it isn't a function or a callable object."""
     if isinstance(function, staticmethod) or \
             not callable(function) and hasattr(type(function), '__get__'):
         name = type(function).__name__
@@ -92,7 +93,7 @@ def _end(result: Any) -> None:
 
 
 def refuse_unrun(result: Any, doing: str, key: str) -> None:
-    """InvalidArgument if the work of a function that has returned is still to be done."""
+    """Raises InvalidArgument if a function has returned before its work was done."""
     if not (inspect.isawaitable(result) or inspect.isgenerator(result) or
             inspect.isasyncgen(result) or isinstance(result, _BLOCKS) or _is_lazy(result) or
             isinstance(result, concurrent.futures.Future)):

@@ -50,7 +50,7 @@ class Lock(_holdfast.Lock):
 
 
 class _Nobodys:
-    """How many references the running method of an object has that nobody else refers to."""
+    """How many references the running method of an object has if no other code refers to it."""
     async def count(self) -> int:
         return sys.getrefcount(self)
 
@@ -77,7 +77,7 @@ class Locking(_holdfast.Locking):
     __slots__ = ()
 
     def locked(self) -> bool:
-        """Does anybody hold the key? Asks the store."""
+        """Asks the store whether the key is held, by any holder."""
         return bool(self.store.peek(self.key).holders)
 
     async def locked_async(self) -> bool:

@@ -53,7 +53,7 @@ class Locks(List[Lock]):
 
 
 def _seconds(wait: Any) -> float:
-    """Of a time that was looked at."""
+    """Returns the seconds of a time limit that was checked."""
     if isinstance(wait, datetime.timedelta):
         return wait.total_seconds()
     if isinstance(wait, str):
@@ -63,7 +63,8 @@ def _seconds(wait: Any) -> float:
 
 
 def _left(wait: Any) -> Callable[[], Optional[Time]]:
-    """One time for all; a millisecond is left for each, so that one that is free is had."""
+    """Returns a function that says how much is left of the time limit for all keys. It leaves at
+    least 1 ms for each key, so that a free key is obtained."""
     seconds = math.inf if wait is None else _seconds(wait)
     if seconds == math.inf:
         return lambda: None
@@ -73,8 +74,9 @@ def _left(wait: Any) -> Callable[[], Optional[Time]]:
 
 def in_order(store: Any, keys: Iterable[str],
              options: Options) -> Tuple[List[str], List[str], Callable[[], Options]]:
-    """The keys as they were asked for, and as they are acquired: by their bytes, as by everybody,
-    so that nobody waits in a circle; and the options of the next one."""
+    """Returns the keys as they were requested, the order in which they are acquired, and a function
+    that returns the options of the next one. Every client acquires keys in the order of their
+    bytes, so that no clients wait for each other in a circle."""
     several = isinstance(keys, collections.abc.Iterable) and not isinstance(keys, str)
     asked = list(keys) if several else []
     if not 1 <= len(asked) <= KEYS_CAP:
@@ -82,7 +84,7 @@ def in_order(store: Any, keys: Iterable[str],
     for key in asked:
         store._check(False, key, **options)
     if options.get('at_least') is not None:
-        # What is released because a later key can't be had would stay taken.
+        # A key that is released because a later one isn't obtained would stay taken.
         raise invalid('acquire_all', asked[0], 'at_least: of one key only')
     order = sorted(asked, key=lambda key: key.encode('utf-8'))
     for one, two in zip(order, order[1:]):
