@@ -196,7 +196,7 @@ teardown() { cli_teardown; }
         done
         HOLDFAST_STORE=$url$end run holdfast run -v "$K" -- true
         [ "${lines[0]}" = "holdfast: the store is $url (HOLDFAST_STORE)" ]
-        HOLDFAST_STORE=$url?mode=0600$end run holdfast run -q "$K" -- true
+        HOLDFAST_STORE="$url?mode=0600$end" run holdfast run -q "$K" -- true
         [ -z "$output" ]
     done
     # A name that ends in a blank is passed on as it is.
