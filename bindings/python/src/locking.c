@@ -59,7 +59,8 @@ static lock *take_off(struct locking *g, lock *is)
    object, because there is no other. To look at it costs a tenth of a block. */
 static PyObject *frame_to_note(const struct locking *g)
 {
-    int alone = !g->asked || g->asked->o.mode == HF_EXCLUSIVE;
+    int alone = !g->asked ||
+                (g->asked->o.mode == HF_EXCLUSIVE && !(g->asked->o.flags & HF_ALLOW_RECURSIVE));
     return alone && !g->held ? NULL : (PyObject *)PyEval_GetFrame();
 }
 
@@ -96,17 +97,19 @@ static lock *pop_block(struct locking *g, PyObject *frame)
             most = like;
         }
     }
+    /* Python code that ran above (the loop's, a finalizer) may have left blocks of this object, as
+       what the next lines free may. So the lock is taken off between them. */
+    lock *is = n > 1 && !most ? NULL : best ? best : g->held;
+    if (is) take_off(g, is);
     Py_XDECREF(stack);
     caller_drop(&by);
-    if (n > 1 && !most) {
+    if (n > 1 && !most)
         PyErr_Format(PyExc_RuntimeError,
                      "lock '%U': several blocks hold it, and none was entered by this thread or "
                      "task: leave a block where it was entered, or give each block a "
                      "store.lock(key) of its own",
                      g->key);
-        return NULL;
-    }
-    return take_off(g, best ? best : g->held);
+    return is;
 }
 
 /* Returns a reference to the lock that release() ends: of this caller the one that it acquired
@@ -116,7 +119,8 @@ static lock *pick_to_release(struct locking *g)
 {
     lock *mine = NULL, *oldest = NULL, *others = NULL;
     caller by;
-    if (g->held && caller_read(&by)) return NULL;
+    int any = g->held != NULL;
+    if (any && caller_read(&by)) return NULL;
     for (lock *l = g->held; l; l = l->below) {
         if (l->of_block && l->ended) continue;
         if (!mine && caller_same(&l->by, &by)) mine = l;
@@ -125,10 +129,12 @@ static lock *pick_to_release(struct locking *g)
         else if (l->generation == fork_generation())
             others = l;
     }
-    if (g->held) caller_drop(&by);
     lock *is = mine ? mine : oldest;
-    if (is && !is->of_block) return take_off(g, is);
-    Py_XINCREF(is);
+    if (is && !is->of_block)
+        take_off(g, is);
+    else
+        Py_XINCREF(is);
+    if (any) caller_drop(&by);
     if (!is && others)
         PyErr_Format(PyExc_RuntimeError,
                      "release '%U': the block of another thread or task holds it, and releases it "

@@ -244,6 +244,56 @@ def stacks_end_in_any_order():
                     assert free(lock.key)
 
 
+def stacks_of_one_caller_count_as_an_rlock_does():
+    with no_hang(), holdfast.open(URL) as store:
+        for order in (0, 1, 2), (1, 2, 0), (2, 0, 1):
+            lock = store.lock(key(), recursive=True)
+            stacks = [contextlib.ExitStack() for _ in order]
+            held = [stack.enter_context(lock) for stack in stacks]
+            for nth, left in enumerate(order):
+                assert not free(lock.key)
+                stacks[left].close()
+                assert [one.held for one in held] == [at in order[nth + 1:] for at in range(3)]
+                for at in order[nth + 1:]:
+                    held[at].confirm()
+            assert free(lock.key)
+
+
+def blocks_may_end_while_one_of_them_is_looked_for():
+    assert program("""
+import asyncio, sys
+within = []
+running = asyncio._get_running_loop
+def looks():  # called by the extension; a finalizer may run in its place
+    while within:
+        within.pop()()
+    return running()
+asyncio._get_running_loop = looks
+import holdfast
+with holdfast.open(sys.argv[1]) as store:
+    lock = store.lock(sys.argv[2], shared=True)
+    def leave_both():
+        for _ in range(2):
+            lock.__exit__(None, None, None)
+    def release_both():
+        for _ in range(2):
+            lock.release()
+    for _ in range(2):
+        lock.__enter__()
+    within.append(leave_both)
+    lock.__exit__(None, None, None)
+    print(len(within), len(store.peek(lock.key).holders))
+    for _ in range(2):
+        lock.acquire()
+    within.append(release_both)
+    try:
+        lock.release()
+    except RuntimeError as error:
+        print(error)
+    print(len(within), len(store.peek(lock.key).holders))
+""", key()).split('\n') == ['0 0', 'release unlocked lock', '0 0', '']
+
+
 def stacks_of_a_task_end_in_any_order():
     async def main():
         with holdfast.open(URL) as store:
