@@ -56,21 +56,6 @@ static int named_directory(const char *variable, const char **ret, hf_error *err
         variable, dir);
 }
 
-/* Returns how much of the path of a state directory has to exist: root would make the home
-   directory of a user who has none. It is HOME, where the directory is in there, or else its
-   parent. */
-static size_t existing_part(const char *state)
-{
-    struct stat s;
-    const char *home = secure_getenv("HOME");
-    size_t n = home && *home == '/' ? strlen(home) : 0;
-    if (n > 1 && !strncmp(state, home, n) && state[n] == '/' && !stat(home, &s)) return n;
-    n = strlen(state);
-    while (n > 1 && state[n - 1] == '/') n--;
-    while (n > 1 && state[n - 1] != '/') n--;
-    return n;
-}
-
 int hf__default_path(char *to, size_t cap, size_t *ret_exists, hf_error *err)
 {
     const char *state, *home = NULL;
@@ -91,7 +76,9 @@ int hf__default_path(char *to, size_t cap, size_t *ret_exists, hf_error *err)
         n = snprintf(to, cap, "%s/holdfast/locks", state);
     else if (home && *home == '/')
         n = snprintf(to, cap, "%s/.local/state/holdfast/locks", home);
-    if (n >= 0) *ret_exists = state ? existing_part(state) : strlen(home);
+    /* Root would make the home directory of a user who has none. XDG_STATE_HOME is made: it was
+       set for this. */
+    if (n >= 0) *ret_exists = state ? 0 : strlen(home);
     if (n >= 0 && n < (int)cap) return 0;
     if (other)
         return hf_fail(err, HF_DENIED, 0,
@@ -110,11 +97,10 @@ int hf__make_default_directories(const char *store, hf_error *err)
     if (hf__default_path(path, sizeof path, &n, NULL) || strcmp(path, store)) return 0;
     char kept = path[n];
     path[n] = 0;
-    int missing = stat(path, &s) ? errno : 0;
+    int missing = n && stat(path, &s) ? errno : 0;
     if (missing)
         return hf_fail(err, hf__file_code(missing), missing,
-                       "file: create '%s': '%s', where XDG_STATE_HOME or HOME should be, isn't "
-                       "made: %s; name a store",
+                       "file: create '%s': the home directory '%s' isn't made: %s; name a store",
                        store, path, strerror(missing));
     path[n] = kept;
     for (char *p = path + 1; (p = strchr(p, '/')); p++) {

@@ -135,7 +135,8 @@ int hf__refuse_errno(hf_store *st, int sys, const char *what, hf_error *err);
 /* ---- place.c ---- */
 
 /* Writes the path of the default store (the URL `file:`), as the environment says. Creates nothing.
- *ret_exists: the length of the part of the path that has to exist already. */
+ *ret_exists: the length of the part of the path that has to exist already: the home directory, or
+   0. */
 int hf__default_path(char *to, size_t cap, size_t *ret_exists, hf_error *err);
 /* If `store` is the default store's path, makes its directories, for this user alone. The error
    names the first directory that can't be made, or that has to exist and doesn't. */

@@ -27,9 +27,11 @@ run_within() {
             case $status:$stderr in
             0:) continue ;;
             127:*"shared libraries"* | 70:"holdfast: out of memory") continue ;; # before it began
-            69:*"refused; nothing was acquired, and nothing was executed") continue ;;
+            69:*"refused (store $url, named by -S); nothing was acquired, and nothing was executed")
+                continue ;;
             # libbson ends a process that has no memory.
             134:*"Failure to allocate memory in bson"*) continue ;;
+            69:*"Too many open files (store $url, named by -S); nothing was "*", and "*) ;;
             69:*"Too many open files; nothing was "*", and "*) ;;
             70:"holdfast: run '$K': "*"; nothing was "*", and "*) ;;
             70:"holdfast: acquire '$K': "*"; nothing was acquired, and nothing was executed") ;;

@@ -390,7 +390,7 @@ END
         # shellcheck disable=SC2154 # bats sets it
         [[ $stderr == "holdfast: $1: "*"no store at '$PWD/home/"* ]]
         [[ $stderr == *" (the default), so nothing is held" ]]
-        [ "${#stderr_lines[@]}" = 1 ]
+        [[ $stderr != *$'\n'* ]]
         [ "$status" = 0 ]
     }
     run --separate-stderr holdfast ls --all

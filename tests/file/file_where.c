@@ -83,7 +83,7 @@ static int exists(const char *name)
     return !__real_stat64(name, &s);
 }
 
-/* A home that isn't there yet: its directories are made with the first store. */
+/* A new, empty home: the default store's directories are made in it with the first store. */
 static int new_home(void **unused)
 {
     static int n;
@@ -94,7 +94,7 @@ static int new_home(void **unused)
     setenv("HOME", home, 1);
     passwd_home = mkdir_fails_at = NULL;
     is_root = everything_is_ours = no_access = 0;
-    return 0;
+    return __real_mkdir(home, 0700);
 }
 
 /* ---- tests ---- */
@@ -119,6 +119,18 @@ static void without_home_the_passwd_says(void **unused)
     far[sizeof far - 1] = 0;
     setenv("XDG_STATE_HOME", far, 1);
     opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
+}
+
+/* A home directory that isn't there is not made; XDG_STATE_HOME is. */
+static void a_home_is_not_made(void **unused)
+{
+    (void)unused;
+    assert_int_equal(rmdir(home), 0);
+    opens_as("file:", HF_UNAVAILABLE, "isn't made: No such file or directory; name a store");
+    assert_false(exists(home));
+    setenv("XDG_STATE_HOME", home, 1);
+    opens_as("file:", 0, "");
+    assert_true(exists(home));
 }
 
 /* The error names the first directory that can't be made, not what follows from that. */
@@ -161,7 +173,7 @@ static void no_other_directories_are_made(void **unused)
     (void)unused;
     snprintf(url, sizeof url, "file:%s/a/b/locks", home);
     opens_as(url, HF_UNAVAILABLE, "No such file or directory");
-    assert_false(exists(home));
+    assert_int_equal(rmdir(home), 0); /* nothing is in it */
 }
 
 static void root_writes_nothing_into_a_users_home(void **unused)
@@ -171,7 +183,6 @@ static void root_writes_nothing_into_a_users_home(void **unused)
     is_root = 1;
     snprintf(theirs, sizeof theirs, "%s/theirs", home);
     setenv("HOME", theirs, 1);
-    assert_int_equal(__real_mkdir(home, 0700), 0);
     assert_int_equal(__real_mkdir(theirs, 0700), 0);
     opens_as("file:", HF_DENIED, "belongs to user 1234, where root writes nothing");
     passwd_home = home;
@@ -216,7 +227,7 @@ static void looking_makes_no_store(void **unused)
     assert_int_equal(look("file:", &err), HF_UNAVAILABLE);
     assert_int_equal(err.sys, ENOENT);
     assert_non_null(strstr(err.text, "no store at"));
-    assert_false(exists(home));
+    assert_int_equal(rmdir(home), 0); /* nothing is in it */
     assert_int_equal(look(url_text, &err), HF_UNAVAILABLE);
     assert_int_equal(err.sys, ENOENT);
     assert_false(exists(path));
@@ -248,6 +259,7 @@ static void a_trial_is_beside_it(void **unused)
     assert_false(exists(trial.path));
     assert_false(exists(path));
     /* Where the directory isn't there, in the nearest that is. */
+    assert_int_equal(rmdir(home), 0);
     snprintf(url.path, sizeof url.path, "%s/x/y/locks", home);
     assert_int_equal(drv->scratch(&url, &trial, &err), 0);
     assert_int_equal(strncmp(trial.path, dir, strlen(dir)), 0);
@@ -262,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_home_the_passwd_says, new_home),
+        cmocka_unit_test_setup(a_home_is_not_made, new_home),
         cmocka_unit_test_setup(the_first_reason_is_told, new_home),
         cmocka_unit_test_setup(no_other_directories_are_made, new_home),
         cmocka_unit_test_setup(root_writes_nothing_into_a_users_home, new_home),

@@ -24,7 +24,7 @@ SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 # Servers and folders that are only in the examples: this home has them as files.
 STANDS_FOR = {
     'redis://locks.example': 'file:locks-of-redis',
-    'postgres://locks@db.example/shop': 'file:locks-of-postgres',
+    'postgres://locks@db.example/shop': 'file:$PWD/locks-of-postgres',
     'file:/var/lib/shop/locks': 'file:locks-of-the-shop',
     '/usr/local/bin/backup': 'backup',
 }
@@ -35,7 +35,7 @@ BEFORE = {
     'holdfast-break.1': r"""
         printf '#!/bin/sh\nexec sleep 1200\n' >backup; chmod +x backup; PATH=.:$PATH
         holdfast run backup -- backup --all >/dev/null 2>&1 &
-        until holdfast show --json backup | grep -q '"held":true'; do sleep 0.05; done
+        until holdfast show --json backup 2>/dev/null | grep -q '"held":true'; do sleep 0.05; done
         HOLDFAST_TOKEN=$(holdfast show --json backup | jq .token)""",
     'holdfast-guard.1': 'sqlite3 app.db "CREATE TABLE seats (id INTEGER PRIMARY KEY, sold INTEGER);'
                         ' INSERT INTO seats VALUES (12, 0)"',
@@ -77,7 +77,8 @@ def read(path):
 
 def plain(text):
     """The text of a manual without its escapes."""
-    return text.replace(r'\-', '-').replace(r'\(aq', "'").replace(r'\e', '\\')
+    return text.replace(r'\-', '-').replace(r'\(aq', "'").replace(r'\(dq', '"').replace(
+        r'\e', '\\')
 
 
 def examples(page):
@@ -144,7 +145,7 @@ def manuals(home):
         os.mkdir(home.path)
         run_page(home, name, commands)
         called = {word for command, _ in commands for word in PROGRAMS
-                  if re.search(rf"(?:-- |-c '|; ){word}\b", as_it_stands(command))}
+                  if re.search(rf"(?:-- |-c '|; |&& ){word}(?![\w-])", as_it_stands(command))}
         ran = {program for program, *_ in home.path_took}
         point(ran == called, f'{name}: runs {sorted(called) or "nothing else"}', sorted(ran))
     point(seen == set(OTHER_BLOCKS), 'each reason of OTHER_BLOCKS has its block',
