@@ -257,6 +257,9 @@ static void what_was_noticed_in_vain_is_noticed_again(void **state)
 
 static hf_wait *pinned;
 
+static int has_answered; /* the call that the_dispatcher_looks answers goes on */
+static int is_answered(void) { return has_answered; }
+
 static int has_looked(void) { return pinned->look_at_us && pinned->pins == 1; }
 
 static void the_dispatcher_looks(void)
@@ -267,6 +270,9 @@ static void the_dispatcher_looks(void)
     hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
     await(has_looked);
+    pthread_mutex_lock(&h->mu);
+    has_answered = 1;
+    pthread_mutex_unlock(&h->mu);
 }
 
 static int is_noticed(void)
@@ -297,9 +303,11 @@ static void two_look_for_one_wait(void **state)
     await(monitor_sleeps_long);
     pinned = w.wait;
     uint64_t asked = stage_calls(S_GET);
+    has_answered = 0;
     stage_cue(S_GET, 1, 1, INSTEAD, 0, the_dispatcher_looks);
     stage_tell_deaths(1);
     stage_await(S_GET, asked + 2);
+    await(is_answered); /* before the next look, which pins the wait again */
     stage_suspend(11000000); /* the monitor has looked for deaths for long enough */
     await(monitor_sleeps_long);
     asked = stage_calls(S_GET);
