@@ -24,6 +24,7 @@
 #include "session.h"
 #include "start_threads.h"
 #include "wait.h"
+#include "wait_advance.h"
 #include "wait_schedule.h"
 #include "wait_state.h"
 
@@ -127,6 +128,23 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     return rc;
 }
 
+/* Makes an attempt (wait_ms 0) beside the local queue: one look at the store. Called with the
+   mutex, which is released during the look. */
+static void try_beside(hf *h, struct hf_wait *w)
+{
+    h->callers++;
+    hf__wait_moves(w, HF_WAIT_FIRST_LOOK);
+    pthread_mutex_unlock(&h->mu);
+    for (int over = 0; !over;) over = hf__wait_advance(w); /* a try is over after one look */
+    pthread_mutex_lock(&h->mu);
+    hf__leave_call(h);
+    hf__session_put(&h->sessions, w->session);
+    hf__session_put(&h->sessions, w->queue_session);
+    hf__error_clear(&w->why);
+    if (w->code == HF_BUSY) h->stats.busy++;
+    hf__entry_unref(w->e);
+}
+
 /* Starts the renewer if a grant of this request would be renewed. A grant without its renewer would
    be lost silently when its lease ends, so the request fails before the store is asked.
    Returns: 0, or the reason in *err. Under the mutex. */
@@ -157,7 +175,10 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
     /* A call from a callback is only an attempt: the dispatcher or the expiry monitor, which runs
        the callback, would wait for itself. */
     if (hf__own_thread(h)) w.deadline_us = w.started_us;
-    hf__wait_until_over(h, &w);
+    if (w.deadline_us == w.started_us && e->first)
+        try_beside(h, &w); /* other waits of this handle: only the store knows if it is granted */
+    else
+        hf__wait_until_over(h, &w);
     pthread_cond_destroy(&w.changed);
     if (w.code) {
         if (err) *err = w.err;

@@ -251,7 +251,7 @@ struct hf {
     } last_row; /* the last-row cache */
 
     struct hf_wait *at_store; /* waits that ask the store: the first of each local queue, and
-                                 those that don't wait for it (wait.c) */
+                                 requests that hold and are asked again (wait.c) */
     uint32_t n_at_store;
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be reported */
     uint64_t clock_jumps;        /* how often the store's clock was set, when the expiry monitor
@@ -357,7 +357,8 @@ int hf__closing(hf *h);
    other thread uses the handle any more. */
 void hf__destroy(hf *h);
 
-/* Returns 1 if the wait asks the store and isn't over. Then it is in hf.at_store. */
+/* Returns 1 if the wait asks the store and isn't over. Then it is in hf.at_store, unless it is an
+   attempt beside the local queue (try_beside in acquire.c). */
 static inline int hf__at_store(const struct hf_wait *w)
 {
     return w->state > HF_WAIT_LOCAL && w->state < HF_WAIT_ENDED;

@@ -129,13 +129,6 @@ static int holds_already(const struct hf_wait *w)
     return 0;
 }
 
-/* Returns 1 if a thread makes the request and doesn't wait (wait_ms 0): only the store knows
-   whether it is granted beside those of this handle that wait. */
-static int is_attempt(const struct hf_wait *w)
-{
-    return !w->done && w->deadline_us == w->started_us;
-}
-
 void hf__enter_local_queue(hf *h, struct hf_wait *w)
 {
     struct hf_entry *e = w->e;
@@ -147,7 +140,7 @@ void hf__enter_local_queue(hf *h, struct hf_wait *w)
         e->first = w;
     e->last = w;
     h->stats.waiting++;
-    if (e->first == w || is_attempt(w) || holds_already(w))
+    if (e->first == w || holds_already(w))
         at_store_add(h, w);
     else
         hf__schedule(w);

@@ -14,7 +14,7 @@ struct hf_wait;
    reference to the entry. */
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o);
 /* Puts the wait at the end of the local queue of its key. Only the first of that queue asks the
-   store, and a request that doesn't wait: an attempt, or one that holds and is repeated. */
+   store. */
 void hf__enter_local_queue(hf *h, struct hf_wait *w);
 /* Puts the wait into the local queue, and returns when it is over. The calling thread drives it; on
    stores that may block the dispatcher does, after the first look. Called with the mutex, which is
