@@ -268,6 +268,8 @@ struct hf {
     struct hf_deadlines checks;          /* the waits for which the expiry monitor looks at a row */
     struct hf_deadlines claim_deadlines; /* of entries */
     int64_t looked_us;                   /* the dispatcher's last reading of the local clock */
+    int64_t look_takes_us;               /* how long a look of the dispatcher takes on average,
+                                            where it may block */
     struct hf_entry *changed_keys;       /* the keys whose subscriptions are to be changed */
     int subscribes;                      /* a key has been subscribed to at least once */
     int dispatcher_todo;                 /* a wait needs the dispatcher now */

@@ -22,8 +22,6 @@ static const int64_t SOONEST_US = 2000; /* between two looks */
    many waits the polls are rarer: all polls of a handle take a tenth of the dispatcher's time at
    most, but each waiter polls at least every 5 minutes. */
 enum { NOTIFIED_POLL_MS = 5000, NOTIFIED_POLL_MOST_MS = 300000, NOTIFIED_SHARE = 10 };
-/* A poll is one request. A request that takes longer counts as this long: the store is slow. */
-enum { POLL_TAKES_MOST_US = 20000 };
 /* Polls that are due within this time are made together, so that the dispatcher wakes up less
    often. */
 static const int64_t NOTIFIED_TICK_US = 100000;
@@ -43,8 +41,7 @@ int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); 
 /* Returns the time between two polls of a wait with a subscription. Under the mutex. */
 static int64_t notified_poll_us(const hf *h)
 {
-    int64_t takes_us = hf__min64(hf__port_round_trip_us(&h->port), POLL_TAKES_MOST_US);
-    int64_t ms = h->n_at_store * takes_us * NOTIFIED_SHARE / 1000;
+    int64_t ms = h->n_at_store * h->look_takes_us * NOTIFIED_SHARE / 1000;
     if (ms < NOTIFIED_POLL_MS) ms = NOTIFIED_POLL_MS;
     return about_us((uint32_t)hf__min64(ms, NOTIFIED_POLL_MOST_MS));
 }

@@ -167,7 +167,7 @@ uint64_t hf__port_clock_jumps(struct hf_port *port)
     return n;
 }
 
-int64_t hf__port_round_trip_us(const struct hf_port *port)
+int64_t hf__port_round_trip_us(struct hf_port *port)
 {
     return __atomic_load_n(&port->round_trip_us, __ATOMIC_RELAXED);
 }

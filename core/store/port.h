@@ -55,7 +55,7 @@ int hf__port_update(struct hf_port *port, const hf_rowkey *key, int (*step)(void
    from it are wrong, and must be computed again. */
 uint64_t hf__port_clock_jumps(struct hf_port *port);
 /* Returns how long a request to the store takes on average; 0: not known. */
-int64_t hf__port_round_trip_us(const struct hf_port *port);
+int64_t hf__port_round_trip_us(struct hf_port *port);
 
 /* Only if the driver has `enter`. */
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,

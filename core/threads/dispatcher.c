@@ -15,6 +15,8 @@
 
 /* A round has so many looks at most, all begun within a quarter of the shortest claim timeout. */
 enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
+/* A longer look counts as this long in the average: the store was slow just then. */
+enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
 /* Ends a wait that is over: wakes its caller's thread, or calls its callback. Called with the
    mutex, which is released during the callback. */
@@ -41,17 +43,31 @@ static void conclude(hf *h, struct hf_wait *w)
 
 /* ---- one look ---- */
 
+/* Makes one look of a wait, as hf__wait_advance, without the mutex. Where the store may block,
+ *takes_us becomes the average time of a look. */
+static int advance_timed(struct hf_wait *w, int64_t *takes_us)
+{
+    if (w->h->port.caps.local) return hf__wait_advance(w);
+    int64_t began_us = hf__local_us();
+    int over = hf__wait_advance(w);
+    int64_t took_us = hf__min64(hf__local_us() - began_us, LOOK_MOST_US);
+    *takes_us += (took_us - *takes_us) / LOOKS_AVERAGED;
+    return over;
+}
+
 /* Makes one look of a wait, and ends the wait if it is over. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
     int backed_off = hf__backs_off(w), local = h->port.caps.local != 0;
+    int64_t takes_us = h->look_takes_us;
     w->notified = 0; /* an event during the look sets it, and makes the wait look again */
     w->looking = 1;
     w->pins++; /* keeps the wait in its lists */
     hf__schedule(w);
     pthread_mutex_unlock(&h->mu);
-    int over = hf__wait_advance(w);
+    int over = advance_timed(w, &takes_us);
     pthread_mutex_lock(&h->mu);
+    h->look_takes_us = takes_us;
     w->pins--;
     w->looking = 0;
     if (!over) {
