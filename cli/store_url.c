@@ -180,9 +180,16 @@ static int may_lack_password(const hf_error *err)
 }
 
 /* Leaves scheme, host and path of a URL that was refused: a user's name may be a password that
-   stands in its place, and a misspelt option may have a secret. */
+   stands in its place, and a misspelt option may have a secret. Of a URL that can't be parsed it
+   leaves the scheme: any other part may be a password. */
 static void wipe_doubtful(char *url)
 {
+    hf_url parsed;
+    if (hf_url_parse(url, &parsed, NULL)) {
+        size_t n = strspn(url, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+        url[url[n] == ':' ? n + 1 : 0] = 0;
+        return;
+    }
     wipe_url(url);
     url[strcspn(url, "?")] = 0;
     char *host = strstr(url, "://");
@@ -198,9 +205,9 @@ static int not_opened(const hf_error *err)
 {
     char *shown = strdup(store_url);
     if (shown) wipe_doubtful(shown);
-    say("%s: %s (store %s, %s%s)%s%s%s", command_about, err->text, shown ? shown : "?",
-        unnamed ? "" : "named by ", store_from, command_undone ? "; " : "",
-        command_undone ? command_undone : "",
+    say("%s: %s (store %s, %s%s)%s%s%s", command_about, err->text,
+        shown && *shown ? shown : "not shown", unnamed ? "" : "named by ", store_from,
+        command_undone ? "; " : "", command_undone ? command_undone : "",
         may_lack_password(err)
             ? "; the 'holdfast run' around this command passes on no password: "
               "name a file with the URL (-S @FILE), or with the password (?passfile=FILE)"

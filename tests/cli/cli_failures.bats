@@ -43,6 +43,15 @@ END
     [[ $output == *"; the store is neither proved nor refuted" ]]
 }
 
+@test "a URL that can't be parsed: what may be a password in it is not shown" {
+    printf 'hunter2\n' >pass
+    for url in redis://:hunter2 redis://default:hunter2 hunter2 @pass; do
+        HOLDFAST_STORE= run holdfast -S "$url" run -n k -- true
+        [ "$status" = 64 ]
+        [[ $output != *hunter2* ]]
+    done
+}
+
 @test "a store that can't be opened: for which key, and what is so then" {
     export HOLDFAST_DRIVERS=$BUILD
     while IFS='|' read -r words about state; do

@@ -66,6 +66,23 @@ static void by_a_renewal_after_one_that_failed(void **state)
     done();
 }
 
+/* The memory of a lock is used again; what its renewals were answered is not the next lock's. */
+static void one_answer_is_no_loss_of_the_next_lock(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    for (int i = 0; i < 2; i++) {
+        OK(stage_acquire(h, "k", 0, 600000, 0, &lock));
+        stage_cue(S_GET, 1, 1 << 30, INSTEAD, HF_CORRUPT, NULL);
+        stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_CORRUPT, NULL);
+        IS(HF_CORRUPT, hf_renew(lock, 0, &stage_error));
+        assert_true(hf_left_ms(lock) > 0);
+        stage_uncue();
+        OK(hf_release(lock, &stage_error));
+    }
+    done();
+}
+
 static void by_a_renewal_with_others(void **state)
 {
     (void)state;
@@ -100,6 +117,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_a_renewal),
         cmocka_unit_test(by_a_renewal_after_one_that_failed),
+        cmocka_unit_test(one_answer_is_no_loss_of_the_next_lock),
         cmocka_unit_test(by_a_renewal_with_others),
         cmocka_unit_test(by_its_holder),
     };
