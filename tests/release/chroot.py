@@ -101,6 +101,7 @@ class Place:
 
     def run(self, *command, binds=(), beside=(), net=False, **env):
         """(status, output) of a command in it. `beside`: what starts it."""
+        os.makedirs(self.real('/tmp/home'), exist_ok=True)
         done = subprocess.run(
             [*beside, *self.enter(*command, binds=binds, net=net)], cwd='/',
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
