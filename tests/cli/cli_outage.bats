@@ -148,8 +148,11 @@ by_name() {
     local name=localhost
     [ -n "${HOLDFAST_TEST_NAMES:-}" ] || return 1
     holdfast run "$K" -- true
-    [[ $HOLDFAST_STORE == *127.0.0.1* ]] || HOLDFAST_STORE=${HOLDFAST_TEST_TLS:-$HOLDFAST_STORE}
-    [[ $HOLDFAST_STORE != firestore:* ]] || name=store.test
+    if [[ $HOLDFAST_STORE == firestore:* ]]; then
+        name=store.test
+    elif [[ $HOLDFAST_STORE != *127.0.0.1* ]]; then
+        HOLDFAST_STORE=${HOLDFAST_TEST_TLS:-$HOLDFAST_STORE}
+    fi
     export HOLDFAST_STORE=${HOLDFAST_STORE/127.0.0.1/$name} LD_PRELOAD=$HOLDFAST_TEST_NAMES
     export FIRESTORE_EMULATOR_HOST=${FIRESTORE_EMULATOR_HOST/127.0.0.1/$name}
 }
