@@ -9,7 +9,7 @@
  *     in silence.
  *   - '+' isn't a space.
  *   - An '@' after the host must be written %40. An '@' there is nearly always the end of a
- * password with an unescaped '/' in it, and part of the password would be shown as a path.
+ *     password with an unescaped '/' in it, and part of the password would be shown as a path.
  *   - An '@' behind a ':' in a URL without a host must be written %40, too. There "//" is nearly
  *     always missing before user and password.
  * Everything is percent-decoded exactly once. Control characters and NUL are refused, raw or
@@ -298,6 +298,11 @@ static const char *build_safe(const struct parts *p, char *to, size_t cap)
     put(&o, p->port);
     put(&o, p->path);
     if (p->has_query) put_query(&o, p->query);
+    /* What is left may end in a blank, which parsing would cut off. */
+    if (o.len < cap && to[o.len - 1] == ' ') {
+        o.len--;
+        put_text(&o, "%20");
+    }
     return o.len < cap ? NULL : "it is too long";
 }
 

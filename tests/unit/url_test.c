@@ -192,6 +192,10 @@ static void secrets_are_left_out_of_safe(void **state)
         {"s://u:SECRET@h/p?a=1&secret=SECRET&b=2", "s://u@h/p?a=1&b=2"},
         {"s:?a=1&secret=SECRET", "s:?a=1"},
         {"s:?a=1&secret=SECRET&", "s:?a=1"},
+        /* What stood before the secret may end in a blank, which a URL's end doesn't have. */
+        {"s:p ?secret=SECRET", "s:p%20"},
+        {"s:?a=1 &secret=SECRET", "s:?a=1%20"},
+        {"s:?a=  &secret=SECRET", "s:?a= %20"},
         {"s:?a=1&&b=2&", NULL},
         {"s:?keys=2&table=locks", NULL},
     };
