@@ -32,9 +32,21 @@ static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
 #undef X
 };
 
-/* For these schemes the message says "not installed" instead of "unknown scheme". */
-static const char *const known[] = {"sqlite",  "postgres",  "redis",   "rediss", "etcd", "etcds",
-                                    "mongodb", "firestore", "mariadb", "nats",   "s3"};
+/* For these schemes the message says "not installed" instead of "unknown scheme", and which of
+   Debian's packages to install: holdfast-PART. */
+static const struct {
+    const char *scheme, *part;
+} known[] = {{"sqlite", "sqlite"},
+             {"postgres", "postgres"},
+             {"redis", "redis"},
+             {"rediss", "redis"},
+             {"etcd", "etcd"},
+             {"etcds", "etcd"},
+             {"mongodb", "mongodb"},
+             {"mariadb", "mariadb"},
+             {"nats", "nats"},
+             {"firestore", "firestore"},
+             {"s3", "s3"}};
 
 /* Other spellings of a scheme. */
 static const char *const spelled[][2] = {{"postgresql", "postgres"}};
@@ -131,6 +143,19 @@ static const hf_driver *load(const char *scheme, const char *path, hf_error *err
     return drv;
 }
 
+/* Says that the driver of a known scheme is missing, and how to get it. The packages for Node and
+   Python bring a library of their own, which doesn't load the drivers of Debian's packages. */
+static void missing(const char *scheme, const char *part, const char *looked, hf_error *err)
+{
+    int loads = loads_modules();
+    hf_fail(err, HF_INVALID, 0,
+            "driver '%s': %s: install Debian's packages holdfast and holdfast-%s, or build "
+            "Holdfast, or its package for Node or Python, from a clone after `tools/setup "
+            "build`%s%s",
+            scheme, loads ? "not installed" : "not in this static program, which loads no drivers",
+            part, loads ? "; looked in " : "", loads ? looked : "");
+}
+
 static void not_found(const char *scheme, const struct hf_module_dirs *d, hf_error *err)
 {
     char where[HF_TEXT_CAP] = "";
@@ -139,15 +164,8 @@ static void not_found(const char *scheme, const struct hf_module_dirs *d, hf_err
         if (d->dir[i][0])
             n += (size_t)snprintf(where + n, sizeof where - n, "%s%s", n ? ", " : "", d->dir[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i], scheme)) {
-            if (loads_modules())
-                hf_fail(err, HF_INVALID, 0, "driver '%s': not installed: looked in %s", scheme,
-                        where);
-            else
-                hf_fail(err, HF_INVALID, 0,
-                        "driver '%s': not in this static program, which loads no drivers: use a "
-                        "build of Holdfast that has it",
-                        scheme);
+        if (!strcmp(known[i].scheme, scheme)) {
+            missing(scheme, known[i].part, where, err);
             return;
         }
     const char *better = hf__scheme_advice(scheme);

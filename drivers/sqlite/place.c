@@ -22,6 +22,12 @@ int hf__sq_resolve(hf_url *url, hf_error *err)
 {
     char path[sizeof url->path], here[sizeof url->path];
     if (!url->path[0] || url->path[0] == '/') return 0;
+    /* For SQLite itself these are databases in memory; here each would be a file of that name. */
+    if (!strcmp(url->path, ":memory:") || !strcmp(url->path, "file::memory:"))
+        return hf__sq_refuse(url->safe, HF_INVALID, 0,
+                             "a database in memory belongs to one connection, so it can't hold "
+                             "locks; write mem: for the threads of one process, or name a file",
+                             err);
     if (!getcwd(here, sizeof here)) {
         if (errno == ERANGE)
             return hf__sq_refuse(url->safe, HF_INVALID, 0, "the path is too long", err);

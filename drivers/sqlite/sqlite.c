@@ -47,7 +47,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
         return hf__sq_refuse(url->safe, HF_INVALID, 0, "it names no file", err);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
-    /* "./" makes ":memory:" and "file:..." names of files like any other. */
+    /* "./" makes "file:..." a name like any other. */
     snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
     return 0;
 }

@@ -38,6 +38,10 @@ SERVERS = ['redis', 's3', 'etcd', 'firestore', 'postgres', 'mongodb']
 TRUSTING = [server for server in SERVERS if server != 'postgres']
 # libmongoc would log that it has no such compression.
 LOGS = 'mongodb://127.0.0.1:1/test?compressors=snappy'
+# The driver of this store is only in Debian's packages; what each of the other artefacts says of it.
+ABSENT = 'nats://127.0.0.1:1'
+ELSEWHERE = ("install Debian's packages holdfast and holdfast-nats, or build Holdfast, or its "
+             'package for Node or Python, from a clone after `tools/setup build`')
 # With this openssl.cnf OpenSSL would find no algorithm, as none here is of FIPS.
 NO_ALGORITHM = '''
 openssl_conf = all
@@ -145,8 +149,8 @@ def command(cpu):
     status, said = holdfast('-S', 'mongodb+srv://x', 'ls')
     point(status == 64 and 'write mongodb: with the hosts' in said,
           f'{cpu}: of names that the DNS leads to others it says what to write', said)
-    status, said = holdfast('-S', 'nats://x', 'ls')
-    point(status == 64 and 'static program, which loads no drivers' in said,
+    status, said = holdfast('-S', ABSENT, 'ls')
+    point(status == 64 and 'static program, which loads no drivers: ' + ELSEWHERE in said,
           f'{cpu}: of another store it says that it is static', f'{status} {said}')
     for url in ('mem:', f'file:{where}/tmp/locks', f'sqlite:{where}/tmp/locks.db'):
         if url != 'mem:':    # the first lock makes the store
@@ -310,6 +314,9 @@ def node():
     for server, rounds in (('redis', 2000), ('postgres', 2000), ('mongodb', 100)):
         ran(f'its life on {server} over TLS', *on_tls(server, *life, '@TLS', str(rounds)))
     locks = shutil.copy(os.path.join(SOURCE, 'tests', 'release', 'locks.js'), app)
+    status, said = run(node_path, locks, ABSENT, cwd=app, path=names('node'))
+    point(status and 'not installed: ' + ELSEWHERE in said,
+          'Node: of another store it says what to install', said)
     for server in SERVERS:
         ran(f'Node locks on {server} over TLS', *on_tls(server, node_path, locks, '@TLS'), '^true$')
     for system, pattern in (('linux', f'UNSUPPORTED open: .*package {wanted} isn.t installed'),
@@ -360,6 +367,9 @@ def python():
     for server in SERVERS:
         ran(f'Python locks on {server} over TLS', *on_tls(server, inside, '-c', LOCKS, '@TLS'),
             '^True$')
+    status, said = run(inside, '-c', LOCKS, ABSENT)
+    point(status and 'not installed: ' + ELSEWHERE in said,
+          'Python: of another store it says what to install', said)
     life = os.path.join(tests, 'life_test.py')
     ran('its life on file:', *run(inside, '-W', 'error', life, 'file:@'), '^ok 1 ')
     status, said = run(inside, '-c', 'import sqlite3, sys, holdfast\n'

@@ -175,11 +175,20 @@ static void a_known_scheme_is_not_installed_another_unknown(void **state)
 {
     (void)state;
     setenv("HOLDFAST_DRIVERS", "/nowhere/at/all", 1);
-    static const char *const known[] = {"postgres", "redis", "etcd",      "mongodb",
-                                        "mariadb",  "nats",  "firestore", "s3"};
+    static const char *const known[][2] = {{"postgres", "postgres"},   {"redis", "redis"},
+                                           {"rediss", "redis"},        {"etcd", "etcd"},
+                                           {"etcds", "etcd"},          {"mongodb", "mongodb"},
+                                           {"mariadb", "mariadb"},     {"nats", "nats"},
+                                           {"firestore", "firestore"}, {"s3", "s3"}};
+    char advice[160];
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        refused(known[i], "not installed: looked in /nowhere/at/all, ");
-        refused(known[i], "/holdfast");
+        snprintf(advice, sizeof advice,
+                 "not installed: install Debian's packages holdfast and holdfast-%s, or build "
+                 "Holdfast, or its package for Node or Python, from a clone",
+                 known[i][1]);
+        refused(known[i][0], advice);
+        refused(known[i][0], "; looked in /nowhere/at/all, ");
+        refused(known[i][0], "/holdfast");
     }
     refused("nfs", "unknown scheme");
     refused("", "not a scheme");
@@ -200,12 +209,12 @@ static void a_long_name_is_told_in_part(void **state)
     dir[0] = '/';
     dir[sizeof dir - 1] = 0;
     setenv("HOLDFAST_DRIVERS", dir, 1);
-    refused("redis", "not installed: looked in /xxx");
+    refused("redis", "; looked in /xxx");
     memset(longer, 'x', sizeof longer); /* a folder of a part of that name isn't it */
     longer[0] = '/';
     longer[sizeof longer - 1] = 0;
     setenv("HOLDFAST_DRIVERS", longer, 1);
-    refused("redis", "not installed: looked in /");
+    refused("redis", "; looked in /");
     hf_error err;
     assert_null(hf__driver("redis", &err));
     assert_null(strstr(err.text, "/xxx"));

@@ -164,6 +164,28 @@ static void mounts_of_one_file_are_refused(void **state)
     hf_close(h);
 }
 
+/* SQLite's names of a database in memory, which no other process would see. With a folder before
+   it such a name is a file's. */
+static void a_database_in_memory_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {":memory:", "file::memory:", ":memory:?table=locks"};
+    char here[640], dir[640], name[700];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(dir, sizeof dir, "%s.memory", path);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(chdir(dir), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        said(is_granted(names[i]), HF_INVALID, "write mem: for the threads of one process");
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(rmdir(dir), 0); /* no file was made */
+    snprintf(name, sizeof name, "%s.d", path);
+    assert_int_equal(mkdir(name, 0700), 0);
+    snprintf(name, sizeof name, "%s.d/:memory:", path);
+    said(is_granted(name), 0, NULL);
+    assert_int_equal(access(name, F_OK), 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -171,6 +193,7 @@ int main(void)
         cmocka_unit_test(hard_links_are_refused),
         cmocka_unit_test(symbolic_links_are_followed),
         cmocka_unit_test(mounts_of_one_file_are_refused),
+        cmocka_unit_test(a_database_in_memory_is_refused),
     };
     if (sqlite_begin()) return 1;
     sqlite3_close(other);
