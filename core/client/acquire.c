@@ -48,10 +48,11 @@ static uint64_t this_thread(void)
     return thread_number;
 }
 
-/* Returns 1 if this grant ends although its holder neither releases nor renews it. */
+/* Returns 1 if this grant ends although its holder neither releases nor renews it. The lock is
+   neither lost nor being released. */
 static int ends_by_lease(const hf_lock *l)
 {
-    return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->session));
+    return l->lease_ms && (l->renew_at_us == INT64_MAX || (l->hold_until_us && !l->session));
 }
 
 /*
@@ -145,14 +146,21 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__entry_unref(w->e);
 }
 
-/* Starts the renewer if a grant of this request would be renewed. A grant without its renewer would
-   be lost silently when its lease ends, so the request fails before the store is asked.
-   Returns: 0, or the reason in *err. Under the mutex. */
-static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
+/* Initializes a wait, and starts the renewer if a grant of the request would be renewed. A grant
+   without its renewer would be lost silently when its lease ends, so the request fails before the
+   store is asked. Takes over the reference to the entry.
+   Returns: 0, or the reason in *err: then nothing is left of the wait. Under the mutex. */
+static int begin_wait(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o,
+                      int64_t keep_us, hf_once *once, hf_error *err)
 {
+    hf__wait_init(h, w, e, o);
+    w->once = once;
+    w->keep_us = keep_us;
     int renews = w->party.lease_ms && !(w->flags & (HF_NO_RENEW | HF_DETACHED));
     if (!renews || !hf__need_renewer(h, NULL)) return 0;
-    return hf__no_thread(w->e->text, err);
+    pthread_cond_destroy(&w->changed);
+    hf__entry_unref(e);
+    return hf__no_thread(e->text, err);
 }
 
 /* Acquires the key by a wait, and returns when the wait is over. Takes over the reference to the
@@ -161,17 +169,8 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
                                    hf_lock **ret, hf_once *once, hf_error *err)
 {
     struct hf_wait w;
-    hf__wait_init(h, &w, e, o);
-    int rc = ready_to_renew(h, &w, err);
-    if (rc) {
-        pthread_cond_destroy(&w.changed);
-        hf__entry_unref(e);
-        return rc;
-    }
-    w.once = once != NULL;
-    w.ret_once = once;
-    w.keep_us = keep_us;
-    if (o->wait_ms == 0) w.deadline_us = w.started_us;
+    int rc = begin_wait(h, &w, e, o, keep_us, once, err);
+    if (rc) return rc;
     /* A call from a callback is only an attempt: the dispatcher or the expiry monitor, which runs
        the callback, would wait for itself. */
     if (hf__own_thread(h)) w.deadline_us = w.started_us;
@@ -269,21 +268,16 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     rc = entry_for(h, name, o, 0, once ? "once" : "acquire", &e, err);
-    if (!rc) {
-        hf__wait_init(h, w, e, o);
-        rc = hf__need_dispatcher(h) ? hf__no_thread(key, err) : ready_to_renew(h, w, err);
-        if (rc) hf__entry_unref(e);
-        if (rc) pthread_cond_destroy(&w->changed);
+    if (!rc && hf__need_dispatcher(h)) {
+        hf__entry_unref(e);
+        rc = hf__no_thread(key, err);
     }
+    if (!rc) rc = begin_wait(h, w, e, o, keep_us, once, err);
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         free(w);
         return rc;
     }
-    if (o->wait_ms == 0) w->deadline_us = w->started_us;
-    w->once = once != NULL;
-    w->ret_once = once;
-    w->keep_us = keep_us;
     w->done = done;
     w->arg = arg;
     w->dispatched = 1;

@@ -303,8 +303,7 @@ void hf_close_begin(hf *h)
 
 void hf_close(hf *h)
 {
-    if (!h) return;
-    if (!hf__own(h)) return; /* the parent's: its threads don't exist here */
+    if (!h || !hf__own(h)) return; /* the parent's: its threads don't exist here */
     pthread_mutex_lock(&h->mu);
     begin_closing(h);
     /* Cancels again every 100 ms, because a wakeup may come before its thread sleeps. Not each time

@@ -191,10 +191,12 @@ void hf__destroy(hf *h)
     hf__unref(h);
 }
 
-/* Initializes the fields of a handle that don't outlive a fork. */
-static void begin(hf *h, struct hf_entry **table)
+/* Initializes the fields of a handle that don't outlive a fork. From here on the handle closes what
+   `port` has opened. */
+static void begin(hf *h, const struct hf_port *port, struct hf_entry **table)
 {
     memset(h, 0, offsetof(hf, safe_url));
+    h->port = *port;
     h->monitor_fd = -1;
     h->refs = 1;
     pthread_mutex_init(&h->mu, NULL);
@@ -215,16 +217,6 @@ static void begin(hf *h, struct hf_entry **table)
     h->table = table;
 }
 
-/* Moves what `port` has opened into the handle, which closes it from now on. */
-static void take_port(hf *h, const struct hf_port *port)
-{
-    h->port.drv = port->drv;
-    h->port.st = port->st;
-    h->port.caps = port->caps;
-    h->port.session = port->session;
-    h->port.io_timeout_ms = port->io_timeout_ms;
-}
-
 /* Held while a handle is reopened. A child initializes it anew, because a thread of the parent may
    have held it at the fork. */
 static pthread_mutex_t reopening = PTHREAD_MUTEX_INITIALIZER;
@@ -240,16 +232,16 @@ static int open_url(const char *url, const hf_open_options *options, const struc
     struct hf_port port = {0};
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     h->above = above;
-    begin(h, calloc(FIRST_BUCKETS, sizeof *h->table));
+    struct hf_entry **table = calloc(FIRST_BUCKETS, sizeof *table);
     pthread_once(&forks_watched, watch_forks);
     h->fork_generation = hf__fork_generation();
     h->asked = calloc(1, sizeof *h->asked);
-    int rc = h->table && h->asked ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    int rc = table && h->asked ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     if (!rc) rc = read_asked(h->asked, url, options, err);
     if (!rc && !(h->safe_url = strdup(h->asked->url.safe)))
         rc = hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     if (!rc) rc = open_port(&port, h->asked, err);
-    take_port(h, &port);
+    begin(h, &port, table);
     if (rc) {
         hf__destroy(h);
         return rc;
@@ -292,8 +284,7 @@ static int reopen(hf *h, const char *what, hf_error *err)
         free(table);
         return rc;
     }
-    begin(h, table);
-    take_port(h, &port);
+    begin(h, &port, table);
     own_party(h);
     __atomic_store_n(&h->fork_generation, hf__forks, __ATOMIC_RELEASE);
     return 0;

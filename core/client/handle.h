@@ -119,7 +119,6 @@ struct hf_lock {
     uint8_t in_callback;     /* callback_thread runs on_lost */
     uint8_t detached;        /* not bound to this handle */
     uint8_t adopted;         /* made by hf_adopt: the holder may be another process */
-    uint8_t unrenewed;       /* it has a lease that this handle doesn't renew */
     uint8_t pending_release; /* the caller has released it, but the store didn't confirm that: the
                                 expiry monitor (on local stores) or the renewer tries again */
     uint8_t lost_by;         /* enum hf_lost_by, if `lost` */
@@ -178,7 +177,7 @@ struct hf_wait {
                                                    with; NULL: not needed, or not yet */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
-    uint8_t once, maybe_in_row;       /* the request is for an event; may be in the stored row */
+    uint8_t maybe_in_row;             /* the request may be in the stored row */
     uint8_t named;                    /* it has a request_id: the caller may repeat the request */
     uint8_t granted;                  /* the store has said once that the request holds */
     uint8_t unclaimed;                /* its grant is a handover that the renewer will claim */
@@ -200,7 +199,7 @@ struct hf_wait {
     unsigned forks; /* hf__forks of the process that made it */
     hf_error *why;  /* the store's first error since it last did what was asked; NULL: none */
     hf_lock *lock;
-    hf_once *ret_once;
+    hf_once *once;          /* for an event: what the caller gets; NULL: for a key */
     hf_error err;           /* why `code` isn't 0; otherwise not set */
     pthread_cond_t changed; /* signalled when `state` or `pins` changes */
     hf_acquired_fn *done;   /* NULL: a caller's thread waits in hf_acquire */

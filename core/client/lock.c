@@ -90,7 +90,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->why = NULL;
     l->at_least_ms = 0;
     l->lost = l->loss_reported = l->releasing = l->in_callback = 0;
-    l->detached = l->adopted = l->unrenewed = l->pending_release = 0;
+    l->detached = l->adopted = l->pending_release = 0;
     l->lost_by = l->busy = l->named = l->corrupt = 0;
     l->sole = is_sole(row, l->token);
     l->mode = p->mode;
@@ -127,7 +127,6 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     int renews = p->lease_ms && !(w && w->flags & (HF_NO_RENEW | HF_DETACHED));
     if (renews) hf__plan_renewal(l);
     if (renews) keep_row(l, row);
-    l->unrenewed = p->lease_ms && !renews;
     if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;

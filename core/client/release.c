@@ -1,7 +1,7 @@
 /*
  * release.c - a holder releases its lock, or marks its event as done. See release.h.
  *
- * give_back tries these in turn, and frees the lock:
+ * hf__release tries these in turn, and frees the lock:
  * 1. release_instantly, on local stores: one write without a read, under the mutex, if the row held
  *    this grant and nothing else when it was written last.
  * 2. release_blindly: the same write, where the store may block.
@@ -207,7 +207,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked,
     return rc;
 }
 
-static inline int give_back(hf_lock *l, hf_error *err)
+int hf__release(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
     /* 1: a request, the callback, or the expiry monitor's heap may refer to the lock. */
@@ -231,8 +231,6 @@ static inline int give_back(hf_lock *l, hf_error *err)
     return rc;
 }
 
-int hf__release(hf_lock *l, hf_error *err) { return give_back(l, err); }
-
 int hf_release(hf_lock *l, hf_error *err)
 {
     if (!l) return 0;
@@ -240,7 +238,7 @@ int hf_release(hf_lock *l, hf_error *err)
     int rc = hf__held_here(l, "release", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    rc = give_back(l, err);
+    rc = hf__release(l, err);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }

@@ -48,7 +48,7 @@ static int give_up(struct hf_wait *w, int code)
 /* Ends a wait for an event that is marked as done in `row`. Returns 1. */
 static int event_done(struct hf_wait *w, const hf_row *row)
 {
-    hf_once *o = w->ret_once;
+    hf_once *o = w->once;
     hf *h = w->h;
     /* The caller won't run the event. So the marker has to be durable first, which the client that
        wrote it may not have awaited yet. */
@@ -101,7 +101,7 @@ static struct hf_event event_of(struct hf_wait *w)
         w->party.claim_ms = hf__claim_ms(h->party.claim_ms, hf__port_round_trip_us(&h->port));
     return (struct hf_event){.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
                              .party = &w->party,
-                             .once = w->once,
+                             .once = w->once != NULL,
                              .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
                              .keep_us = w->keep_us};
 }

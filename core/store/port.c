@@ -54,16 +54,14 @@ void hf__port_asked(struct hf_port *port, int times)
     if (times > 0) __atomic_fetch_add(&port->ops, (uint64_t)times, __ATOMIC_RELAXED);
 }
 
-static int serialized(const struct hf_port *port) { return !port->caps.threads; }
-
 void hf__port_lock(struct hf_port *port)
 {
-    if (serialized(port)) pthread_mutex_lock(&port->serial);
+    if (!port->caps.threads) pthread_mutex_lock(&port->serial);
 }
 
 void hf__port_unlock(struct hf_port *port)
 {
-    if (serialized(port)) pthread_mutex_unlock(&port->serial);
+    if (!port->caps.threads) pthread_mutex_unlock(&port->serial);
 }
 
 /* Begins a request: counts it, and locks the driver if its calls are serialized. Returns the local

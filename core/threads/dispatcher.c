@@ -29,7 +29,7 @@ static void conclude(hf *h, struct hf_wait *w)
     pthread_mutex_unlock(&h->mu);
     if (w->once && !w->code) {
         w->code = hf__once_mark(&w->lock, w->flags, &w->err);
-        if (w->lock) *w->ret_once = (hf_once){.lock = w->lock};
+        if (w->lock) *w->once = (hf_once){.lock = w->lock};
     }
     w->done(w->arg, w->code, w->lock, w->code ? &w->err : NULL);
     pthread_mutex_lock(&h->mu);
