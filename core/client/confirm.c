@@ -31,6 +31,7 @@ int hf_confirm(hf_lock *l, hf_error *err)
     int64_t at = rc ? -1 : hf__find_grant(&row, l->token);
     /* An adopted grant may still be bound to the life of the process that it was made in. */
     if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__mark_lost(l, HF_BY_STORE);
+    if (!rc) l->corrupt_us = 0;
     if (rc == HF_CORRUPT) hf__mark_corrupt(l, err);
     if (!rc && !hf__perhaps_held(l)) rc = hf__lost_error(l, "confirm", err);
     hf__leave_call(h);

@@ -147,7 +147,8 @@ struct hf_lock {
     uint16_t again_with; /* after an unanswered renewal: how many renewals the next request with
                             this one may have at most */
     uint8_t claims;      /* the next renewal is also the claim of a handover: it isn't made early */
-    uint8_t corrupt;     /* a renewal was answered with HF_CORRUPT, and the row not read since */
+    int64_t corrupt_us;  /* local: when a renewal was answered with HF_CORRUPT, for the first time
+                            since  the row was last read; 0: the last read succeeded */
     uint8_t renewal_due; /* 0: the renewal isn't due yet; else the index of its queue, plus 1 */
 };
 

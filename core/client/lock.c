@@ -91,7 +91,8 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->at_least_ms = 0;
     l->lost = l->loss_reported = l->releasing = l->in_callback = 0;
     l->detached = l->adopted = l->pending_release = 0;
-    l->lost_by = l->busy = l->named = l->corrupt = 0;
+    l->lost_by = l->busy = l->named = 0;
+    l->corrupt_us = 0;
     l->sole = is_sole(row, l->token);
     l->mode = p->mode;
 }

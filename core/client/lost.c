@@ -68,11 +68,12 @@ void hf__mark_corrupt(hf_lock *l, const hf_error *why)
 
 void hf__renewal_corrupt(hf_lock *l, const hf_error *why)
 {
-    if (l->corrupt)
+    int64_t now_us = hf__local_us();
+    if (!l->corrupt_us) l->corrupt_us = now_us;
+    if (now_us - l->corrupt_us >= hf__renewal_pause_us(l))
         hf__mark_corrupt(l, why);
     else
         hf__error_keep(&l->why, why);
-    l->corrupt = 1;
 }
 
 void hf__run_on_lost(hf_lock *l)

@@ -25,8 +25,11 @@ void hf__mark_expired(hf_lock *lock);
 /* Marks the lock as lost because its row was found damaged, or its store damaged or replaced
    (HF_CORRUPT, described by `why`): what is there now may grant the key to other clients. */
 void hf__mark_corrupt(hf_lock *lock, const hf_error *why);
-/* Notes that a renewal was answered with HF_CORRUPT. The second such answer in succession is a
-   loss. After the first one the renewal is made again at once. */
+/* Notes that a renewal was answered with HF_CORRUPT. Two such answers are a loss if the second
+   comes at least hf__renewal_pause_us after the first: a damage that lasts for less time, as while
+   a file is being restored, loses no lock. An answer that shows the row clears the first one. An
+   answer that says nothing about the row (UNKNOWN, UNAVAILABLE, DENIED) neither counts nor clears
+   it. */
 void hf__renewal_corrupt(hf_lock *lock, const hf_error *why);
 /* Calls on_lost of a lost lock that has one. The callback may free the lock. Called with the mutex,
    which is released meanwhile. */

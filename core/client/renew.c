@@ -59,7 +59,7 @@ void hf__renewed(hf_lock *l, const hf_row *row)
     hf *h = l->h;
     hf__note_row(l, row);
     l->claims = 0;
-    l->corrupt = 0;
+    l->corrupt_us = 0;
     hf__error_clear(&l->why);
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);

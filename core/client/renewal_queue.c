@@ -57,13 +57,18 @@ void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)
     l->unanswered = (uint8_t)(n < HF_UNANSWERED_MOST ? n : HF_UNANSWERED_MOST);
 }
 
+int64_t hf__renewal_pause_us(const hf_lock *l)
+{
+    int64_t lease_us = (int64_t)l->lease_ms * 1000;
+    return lease_us ? hf__min64(lease_us / 12, RETRY_MOST_US) : RETRY_MOST_US;
+}
+
 void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
 {
     int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
     if (soon) hf__note_unanswered(l, 1, among); /* `among`: how many renewals shared the request */
     if (l->lost || l->releasing) return;
-    int64_t pause_us = hf__min64((int64_t)l->lease_ms * 1000 / 12, RETRY_MOST_US);
-    hf__renew_at(l, hf__local_us() + (rc == HF_CORRUPT ? 0 : pause_us));
+    hf__renew_at(l, hf__local_us() + hf__renewal_pause_us(l));
 }
 
 void hf__renewals_open(hf *h)

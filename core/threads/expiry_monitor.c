@@ -40,6 +40,7 @@ static void look_into_store(hf *h, hf_lock *l)
     if (at >= 0) l->expires_us = row.party[at].expires_us;
     hf_row_clear(&row);
     l->ask_at_us = hf__local_us() + ASK_US;
+    if (!rc) l->corrupt_us = 0;
     if (rc == HF_CORRUPT)
         hf__mark_corrupt(l, &err);
     else if (!there)

@@ -258,7 +258,7 @@ static void row_moved(const struct renewal *r, hf_lock *l)
         hf__mark_lost(l, HF_BY_STORE);
     else
         hf__note_row(l, &r->row);
-    l->corrupt = 0; /* the row was read */
+    l->corrupt_us = 0; /* the row was read */
     put_back(l, hf__local_us());
 }
 
