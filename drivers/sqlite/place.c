@@ -39,6 +39,10 @@ int hf__sq_resolve(hf_url *url, hf_error *err)
     return hf_url_set_path(url, path, err);
 }
 
+/* Returns 1 if the errno says that the process or the machine has too little left; a later attempt
+   may succeed. */
+static int is_shortage(int sys) { return sys == EMFILE || sys == ENFILE || sys == ENOMEM; }
+
 static const char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
 
 /* Reads the id of this boot, and its time namespace. Returns 0 or an errno. */
@@ -61,8 +65,7 @@ static int boot_here(struct hf__sq_boot *ret)
 int hf__sq_find_boot(hf_store *st, const hf_url *url, hf_error *err)
 {
     int sys = boot_here(&st->boot);
-    if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
-        return hf__sq_refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
+    if (is_shortage(sys)) return hf__sq_refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
     if (!sys) return 0;
     return hf_fail(err, HF_UNSUPPORTED, sys,
                    "sqlite: open '%s': can't tell this boot from the last one: %s: %s", url->safe,
@@ -84,21 +87,22 @@ int hf__sq_is_local(const char *path)
     return 0;
 }
 
-/* Returns the number of the mount that a name is in; -1: not known. The descriptor is no open file:
-   closing it drops no lock. */
-static long mount_of(const char *path)
+/* Finds the number of the mount that a name is in; -1: not known. Returns 0, or the errno of a
+   shortage. The descriptor is no open file: closing it drops no lock. */
+static int mount_of(const char *path, long *ret)
 {
     char name[40], line[100];
-    long n = -1;
+    *ret = -1;
     int fd = hf__open(path, O_PATH, 0);
-    if (fd < 0) return n;
+    if (fd < 0) return is_shortage(errno) ? errno : 0;
     snprintf(name, sizeof name, "/proc/self/fdinfo/%d", fd);
     FILE *f = hf__fopen(name);
+    int sys = f ? 0 : errno;
     while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, "mnt_id:", 7)) n = strtol(line + 7, NULL, 10);
+        if (!strncmp(line, "mnt_id:", 7)) *ret = strtol(line + 7, NULL, 10);
     if (f) fclose(f);
     close(fd);
-    return n;
+    return is_shortage(sys) ? sys : 0;
 }
 
 int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf_error *err)
@@ -106,13 +110,18 @@ int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf
     char dir[SQ_PATH_CAP];
     const char *slash = strrchr(path, '/');
     snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    long of_file = mount_of(path), of_dir = mount_of(dir);
+    long of_file, of_dir = -1;
+    int sys = mount_of(path, &of_file);
+    if (!sys) sys = mount_of(dir, &of_dir);
     if (s->st_nlink > 1)
         return hf_fail(err, HF_UNSUPPORTED, 0,
                        "sqlite: open '%s': the file has %lu names (hard links), and SQLite's -wal "
                        "and -shm stand beside each: one key could have two holders; remove the "
                        "other names (find / -xdev -samefile %s)",
                        name, (unsigned long)s->st_nlink, path);
+    if (sys)
+        return hf_fail(err, HF_UNAVAILABLE, sys, "sqlite: open '%s': which mount it is in: %s",
+                       name, strerror(sys));
     if (of_file >= 0 && of_dir >= 0 && of_file != of_dir)
         return hf__sq_refuse(name, HF_UNSUPPORTED, 0,
                              "the file is a mount of its own, and SQLite's -wal and -shm don't "
