@@ -73,10 +73,6 @@ static int find_account(struct hf__s3_where *at, const hf_url *url, hf_error *er
     memcpy(at->secret, url->password, sizeof at->secret);
     if (!*at->id != !*at->secret)
         return bad(url, "the user", "an access key and its secret go together", err);
-    if (profile && strlen(profile) >= sizeof at->profile)
-        return bad(url, "profile", "AWS_PROFILE is too long", err);
-    if (!at->profile[0])
-        snprintf(at->profile, sizeof at->profile, "%s", profile && *profile ? profile : "default");
     if (*at->id && *at->file) return bad(url, "credentials", "there is a user, too", err);
     if (!*at->id && !*at->file && (!id || !*id)) {
         if (file && *file)
@@ -85,6 +81,11 @@ static int find_account(struct hf__s3_where *at, const hf_url *url, hf_error *er
             snprintf(usual, sizeof usual, "%s/.aws/credentials", home);
         if ((file && *file) || !access(usual, F_OK))
             snprintf(at->file, sizeof at->file, "%s", usual);
+    }
+    if (*at->file && !at->profile[0]) {
+        if (profile && strlen(profile) >= sizeof at->profile)
+            return bad(url, "profile", "AWS_PROFILE is too long", err);
+        snprintf(at->profile, sizeof at->profile, "%s", profile && *profile ? profile : "default");
     }
     int rc = *at->file ? hf__credential_check("credentials", at->file, why) : 0;
     return rc ? hf_fail(err, rc, 0, "s3: open '%s': %s", url->safe, why) : 0;

@@ -233,6 +233,24 @@ static void credentials_are_read_again(void **state)
     driver->close(st);
 }
 
+/* A profile's name that is too long matters only if a file is read for that profile. */
+static void a_profile_that_is_not_used_is_not_judged(void **state)
+{
+    (void)state;
+    char file[] = "/tmp/s3_answers.XXXXXX", more[100], profile[65] = "";
+    hf_store *st = NULL;
+    close(mkstemp(file));
+    memset(profile, 'p', sizeof profile - 1);
+    setenv("AWS_PROFILE", profile, 1);
+    driver->close(opened(""));
+    snprintf(more, sizeof more, "s3://bucket?credentials=%s", file);
+    said(opens(more, &st), HF_INVALID, "AWS_PROFILE is too long");
+    snprintf(more, sizeof more, "&credentials=%s&profile=p", file);
+    driver->close(opened(more));
+    unsetenv("AWS_PROFILE");
+    unlink(file);
+}
+
 static void is_away(const char *host, int number, int64_t io_ms, const char *text)
 {
     char form[200];
@@ -304,12 +322,14 @@ int main(void)
         cmocka_unit_test(signed_by_the_servers_time),
         cmocka_unit_test(a_date_that_falls_back_is_no_answer),
         cmocka_unit_test(credentials_are_read_again),
+        cmocka_unit_test(a_profile_that_is_not_used_is_not_judged),
         cmocka_unit_test(names_and_addresses_share_a_deadline),
         cmocka_unit_test(urls_are_refused),
     };
     unsetenv("AWS_SESSION_TOKEN");
     unsetenv("AWS_REGION");
     unsetenv("AWS_DEFAULT_REGION");
+    unsetenv("AWS_PROFILE");
     unsetenv("AWS_SHARED_CREDENTIALS_FILE");
     setenv("AWS_ACCESS_KEY_ID", "ID", 1);
     setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t-key", 1);
