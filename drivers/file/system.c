@@ -217,8 +217,10 @@ int hf__os_same_file(struct hf__client *c, const char **ret_why)
     else if ((uint64_t)open_file.st_size <
              HF_LINE * atomic_load_explicit(&c->limit, memory_order_relaxed))
         *ret_why = "was truncated while it was open";
-    else if (stat(c->path, &named))
-        *ret_why = errno == ENOENT ? "was moved while it was open" : NULL;
+    else if (stat(c->path, &named)) /* EACCES, for one, doesn't say where the path leads */
+        *ret_why = errno == ENOENT || errno == ENOTDIR || errno == ELOOP
+                       ? "was moved while it was open"
+                       : NULL;
     else if (named.st_dev != c->dev || named.st_ino != c->ino)
         *ret_why = "was replaced while it was open";
     return *ret_why ? HF_CORRUPT : 0;
