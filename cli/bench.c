@@ -127,7 +127,7 @@ static int open_side(const char *url, const char *path, const char *key, struct 
     memset(ret, 0, sizeof *ret);
     ret->fd = -1;
     snprintf(ret->key, sizeof ret->key, "%s", key);
-    return url ? hf_open(*url ? url : NULL, NULL, &ret->store, err) : open_file(path, ret, err);
+    return url ? hf_open(url, NULL, &ret->store, err) : open_file(path, ret, err);
 }
 
 /* Measures handovers between two child processes, each with a handle of its own. */

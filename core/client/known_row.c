@@ -17,8 +17,9 @@ enum { LAST_ROW_US = 20000 };
 
 /* ---- a row in little memory ---- */
 
-/* The bytes are the marker of the row, if it has one, then for each party its numbers and its two
-   texts with their NULs. */
+/* `head` is what hf_row has before `party`. `bytes` are done_by and result, if the row has a
+   marker; then, for each party, what hf_party has before `owner`, the owner and the note. Each text
+   has its NUL. */
 enum { ROW_HEAD = offsetof(hf_row, party), PARTY_HEAD = offsetof(hf_party, owner) };
 
 struct hf_known_row {
@@ -135,7 +136,8 @@ void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
     h->last_row.us = hf__local_us();
 }
 
-/* Doesn't use the row for a request with a request_id, which may be in the stored row already. */
+/* Doesn't use the row for a request that the stored row may have already: the caller may repeat a
+   request with a request_id. */
 int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row)
 {
     hf *h = w->h;

@@ -104,7 +104,7 @@ unsigned hf__fork_generation(void)
     return hf__forks;
 }
 
-/* ---- descriptors ---- */
+/* ---- the user's name ---- */
 
 void hf__user_name(char *to, size_t cap)
 {
@@ -116,6 +116,8 @@ void hf__user_name(char *to, size_t cap)
     else
         snprintf(to, cap, "%ld", (long)getuid());
 }
+
+/* ---- descriptors ---- */
 
 int hf__fd_above(int fd)
 {

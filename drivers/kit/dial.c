@@ -360,7 +360,10 @@ int hf__connect(const struct hf__connection *to, int64_t until_us, hf_error *err
     struct hf__dial *d;
     char why[HF_TEXT_CAP - 32];
     int rc = hf__dial_begin(to->targets, to->n, to->ops, to->arg, &d);
-    if (rc) return hf_fail(err, rc, 0, "%s: connect: out of memory", to->store);
+    if (rc == HF_NOMEM) return hf_fail(err, rc, 0, "%s: connect: out of memory", to->store);
+    if (rc)
+        return hf_fail(err, rc, 0, "%s: connect: %zu servers are named; it can be 1 to %d",
+                       to->store, to->n, HF_DIAL_TARGETS);
     while (!(rc = hf__dial_next(d, until_us, &a))) {
         rc = to->log_in(to->arg, a, hf__dial_share(d, until_us));
         if (!rc) break;

@@ -90,7 +90,7 @@ struct hf__connection {
 /*
  * Connects to the first server that can be used, until the local time until_us. Returns 0, or the
  * code and the error, which names each address. A server of several that can't be a store (a
- * replica) is HF_UNAVAILABLE: another one may soon be able to.
+ * replica) is HF_UNAVAILABLE: another one may soon be able to. HF_INVALID: no target, or too many.
  */
 int hf__connect(const struct hf__connection *to, int64_t until_us, hf_error *err);
 
@@ -108,8 +108,7 @@ int hf__dial_begin(const struct hf__dial_target *targets, size_t n, const struct
  */
 int hf__dial_next(struct hf__dial *d, int64_t until_us, struct hf__attempt **ret);
 /* Takes over the connected socket: non-blocking, sending at once (TCP_NODELAY), closed on exec,
-   above
-   2. With ops it isn't called: there the caller takes `own`, and sets it to NULL. */
+   above 2. With ops it isn't called: there the caller takes `own`, and sets it to NULL. */
 int hf__dial_take(struct hf__attempt *a);
 /* Returns the local time until which the caller should log in: until_us, or, if other addresses are
    left, half of the way to it. */

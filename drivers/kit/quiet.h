@@ -17,6 +17,7 @@
 
 #include "fork_gate.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <time.h>
 

@@ -3,8 +3,6 @@
  */
 #include "url_options.h"
 
-#include "text.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -56,13 +54,17 @@ static int unknown(const char *store, const hf_url *url, const char *name,
 static int all_known(const char *store, const hf_url *url, const struct hf__option *option,
                      size_t n, hf_error *err)
 {
-    char name[NAME_CAP];
-    const char *known[32];
-    if (n >= sizeof known / sizeof *known) return HF_INVALID;
-    for (size_t i = 0; i < n; i++) known[i] = option[i].name;
-    known[n] = NULL;
-    if (!hf__unknown_option(url, known, name, sizeof name)) return 0;
-    return unknown(store, url, name, option, n, err);
+    for (const char *p = url->query; *p;) {
+        size_t pair = strcspn(p, "&"), len = strcspn(p, "=&"), i = 0;
+        while (i < n && (strlen(option[i].name) != len || memcmp(option[i].name, p, len))) i++;
+        if (pair && i == n) {
+            char name[NAME_CAP];
+            snprintf(name, sizeof name, "%.*s", (int)len, p);
+            return unknown(store, url, name, option, n, err);
+        }
+        p += pair + (p[pair] == '&');
+    }
+    return 0;
 }
 
 /* ---- the values ---- */

@@ -80,7 +80,7 @@ int hf__rd_is_error(const redisReply *r, const char *word)
 int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
                     const char *key, hf_error *err)
 {
-    char why[HF_RD_WHY];
+    char why[HF_KIT_WHY];
     int code = hf__rd_code(r->str);
     hf__rd_words(r->str, why);
     if (hf__rd_says(r->str, "READONLY")) hf__rd_disconnect(link);
@@ -121,7 +121,7 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err)
 {
-    char why[HF_RD_WHY];
+    char why[HF_KIT_WHY];
     if (which == HF_RD_ENTER && hf__rd_is_error(r, "LOST ")) {
         hf__rd_words(r->str + strlen("LOST "), why);
         return hf_fail(err, HF_LOST, 0, HF_RD ": %s '%s': %s", what, key, why);

@@ -43,20 +43,20 @@ static int one_slot(const char *prefix)
     return close && close > open + 1;
 }
 
-int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *f, char why[HF_RD_WHY])
+int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *f, char why[HF_KIT_WHY])
 {
     why[0] = 0;
     if (f->version[0] && strtol(f->version, NULL, 10) < 5)
-        snprintf(why, HF_RD_WHY, "version %s is older than Redis 5", f->version);
+        snprintf(why, HF_KIT_WHY, "version %s is older than Redis 5", f->version);
     else if (!strcmp(f->role, "slave"))
-        snprintf(why, HF_RD_WHY, "it is a replica: it shows the past, and takes no writes");
+        snprintf(why, HF_KIT_WHY, "it is a replica: it shows the past, and takes no writes");
     else if (!strncmp(f->policy, "allkeys-", 8))
-        snprintf(why, HF_RD_WHY,
+        snprintf(why, HF_KIT_WHY,
                  "maxmemory-policy is %s: when memory is short it drops locks that are held "
                  "(noeviction doesn't)",
                  f->policy);
     else if (f->cluster && !one_slot(how->prefix))
-        snprintf(why, HF_RD_WHY,
+        snprintf(why, HF_KIT_WHY,
                  "it is a node of a cluster, which has only some of the keys: put them all into "
                  "one slot, ?prefix={holdfast}:, and name its node");
     return why[0] ? HF_UNSUPPORTED : 0;
@@ -65,7 +65,7 @@ int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *f, char 
 static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
                       void (*say)(void *arg, int ok, const char *text), void *to)
 {
-    char text[300], why[HF_RD_WHY];
+    char text[300], why[HF_KIT_WHY];
     int unfit = hf__rd_fit(&st->how, f, why);
     if (unfit) say(to, 0, why);
     snprintf(text, sizeof text, "%s %s%s", f->product,
@@ -98,7 +98,7 @@ int hf__rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text
     struct hf__rd_link *link;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     struct hf__rd_facts facts;
-    char why[HF_RD_WHY], text[200];
+    char why[HF_KIT_WHY], text[200];
     redisReply *r = NULL;
     int rc = hf__rd_get_link(st, &link, err);
     if (!rc) {

@@ -129,7 +129,7 @@ static int take_in(struct hf__rd_link *link)
    with the reason in link->why. */
 static int shake(struct hf__rd_link *link, int64_t until_us)
 {
-    char buffer[CHUNK], why[HF_RD_WHY];
+    char buffer[CHUNK], why[HF_KIT_WHY];
     size_t sent = 0;
     int rc = hf__rd_filter->shake(link->filter, link->why);
     memcpy(why, link->why, sizeof why);
@@ -334,7 +334,7 @@ int hf__rd_code(const char *text)
     return strstr(text, "user_script") ? HF_CORRUPT : HF_UNAVAILABLE;
 }
 
-void hf__rd_words(const char *text, char to[HF_RD_WHY])
+void hf__rd_words(const char *text, char to[HF_KIT_WHY])
 {
     /* Cut off: the end "... script: 92e8..., on @user_script:7.", which helps no reader, and
        arguments. */
@@ -345,10 +345,10 @@ void hf__rd_words(const char *text, char to[HF_RD_WHY])
         if (at && (size_t)(at - text) < n) n = (size_t)(at - text);
     }
     if (says(text, "MOVED") || says(text, "ASK") || says(text, "CROSSSLOT"))
-        snprintf(to, HF_RD_WHY,
+        snprintf(to, HF_KIT_WHY,
                  "%.*s: the key belongs to another node of the cluster; with one slot for all keys "
                  "(?prefix={holdfast}:) name its node",
                  (int)(n < 60 ? n : 60), text);
     else
-        snprintf(to, HF_RD_WHY, "%.*s", (int)n, text);
+        snprintf(to, HF_KIT_WHY, "%.*s", (int)n, text);
 }

@@ -19,7 +19,7 @@
 #define HF_RD "redis"
 #endif
 
-enum { HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65, HF_RD_DB_CAP = 8 };
+enum { HF_RD_PREFIX_CAP = 65, HF_RD_DB_CAP = 8 };
 
 /* The scripts: each is one operation, whole or not at all. */
 enum hf__rd_script { HF_RD_GET, HF_RD_SWAP, HF_RD_ACQUIRE, HF_RD_ENTER, HF_RD_SCRIPTS };
@@ -43,24 +43,24 @@ struct hf__rd_how {
    socket. */
 struct hf__rd_filter {
     /* Sets up what all connections share. Returns 0 or the code, with the reason. */
-    int (*ready)(const hf_url *url, void **ret, char why[HF_RD_WHY]);
+    int (*ready)(const hf_url *url, void **ret, char why[HF_KIT_WHY]);
     void (*forget)(void *ready);
     /* Begins one connection; files are read again. Returns 0 or the code, with the reason. */
-    int (*begin)(void *ready, void **ret, char why[HF_RD_WHY]);
+    int (*begin)(void *ready, void **ret, char why[HF_KIT_WHY]);
     void (*end)(void *filter);
     /* Goes on with the handshake. Returns 1: the connection is secured; 0: more has to be sent and
        received; negative: the code. */
-    int (*shake)(void *filter, char why[HF_RD_WHY]);
+    int (*shake)(void *filter, char why[HF_KIT_WHY]);
     /* Encrypts plain bytes; `to_send` then returns what has to be sent, piece by piece (0: no
        more). Negative: the connection is broken, with the reason. */
-    int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
+    int (*seal)(void *filter, const char *plain, size_t n, char why[HF_KIT_WHY]);
     /* Copies the next encrypted bytes to be sent. Returns how many; 0: there are no more. */
     size_t (*to_send)(void *filter, char *to, size_t cap);
     /* Takes bytes that came from the socket. Returns 0; negative: there is no memory for them. */
     int (*feed)(void *filter, const char *bytes, size_t n);
     /* Decrypts bytes. Returns how many plain bytes there are; 0: none yet; negative: the code, with
        the reason: the connection is broken, or the server has closed it. */
-    int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
+    int (*open)(void *filter, char *to, size_t cap, char why[HF_KIT_WHY]);
     const char *const *options; /* the URL parameters that the filter knows, NULL at the end */
 };
 extern const struct hf__rd_filter *const hf__rd_filter; /* NULL: this module has no TLS */
@@ -81,7 +81,7 @@ struct hf__rd_link {
     redisReader *reader;
     void *filter;
     char sha[HF_RD_SCRIPTS][44]; /* the hash by which the server knows a script; "": it doesn't */
-    char why[HF_RD_WHY];         /* of the last failure */
+    char why[HF_KIT_WHY];        /* of the last failure */
     int code;                    /* while it connects: the code that belongs to `why` */
 };
 
@@ -132,11 +132,12 @@ int hf__rd_code(const char *text);
 int hf__rd_says(const char *text, const char *code);
 int hf__rd_is_coded(const char *text);
 /* Copies the first sentence of the error's text, without quoted arguments. */
-void hf__rd_words(const char *text, char to[HF_RD_WHY]);
+void hf__rd_words(const char *text, char to[HF_KIT_WHY]);
 
 /* facts.c. Reads the reply to INFO. */
 void hf__rd_read_facts(const char *info, struct hf__rd_facts *ret);
 /* Checks that this server can be a store. Returns 0, or HF_UNSUPPORTED with the reason. */
-int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *facts, char why[HF_RD_WHY]);
+int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *facts,
+               char why[HF_KIT_WHY]);
 
 #endif

@@ -134,7 +134,7 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
     /* another kind of key, whose name begins like a row's */
     if (hf_key_make(text, &key, NULL)) return 0;
     if (r->type == REDIS_REPLY_ERROR) {
-        char why[HF_RD_WHY];
+        char why[HF_KIT_WHY];
         int code = hf__rd_code(r->str);
         hf__rd_words(r->str, why);
         if (code != HF_CORRUPT) return hf_fail(err, code, 0, HF_RD ": list '%s': %s", text, why);

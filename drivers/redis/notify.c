@@ -21,7 +21,7 @@ enum { RETRY_MS = 5000 };
 
 static int disconnected(hf_store *st, const char *why, hf_error *err)
 {
-    char text[HF_RD_WHY];
+    char text[HF_KIT_WHY];
     snprintf(text, sizeof text, "%s", why);
     hf__rd_disconnect(&st->listener);
     pthread_mutex_lock(&st->sub.mu);

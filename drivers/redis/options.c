@@ -99,7 +99,7 @@ static const char *unknown_option(const hf_url *url, char *name, size_t cap)
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 {
     struct hf__rd_how *how = &st->how;
-    char text[64], why[HF_RD_WHY];
+    char text[64], why[HF_KIT_WHY];
     if (unknown_option(url, text, sizeof text))
         return hf_fail(err, HF_INVALID, 0, HF_RD ": open '%s': unknown option '%s'", url->safe,
                        text);

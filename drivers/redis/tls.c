@@ -30,12 +30,12 @@ struct filter {
 };
 
 /* Writes the first of OpenSSL's errors; the others follow from it. */
-static void complaint(char why[HF_RD_WHY], const char *what)
+static void complaint(char why[HF_KIT_WHY], const char *what)
 {
     unsigned long e = ERR_peek_error();
     const char *reason =
         ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
-    snprintf(why, HF_RD_WHY, "%s: %s", what, reason ? reason : "failed");
+    snprintf(why, HF_KIT_WHY, "%s: %s", what, reason ? reason : "failed");
     ERR_clear_error();
 }
 
@@ -51,14 +51,14 @@ static void forget(void *arg)
     free(r);
 }
 
-static int option(const hf_url *url, const char *name, char *to, size_t cap, char why[HF_RD_WHY])
+static int option(const hf_url *url, const char *name, char *to, size_t cap, char why[HF_KIT_WHY])
 {
     if (hf_url_get(url, name, to, cap) != HF_INVALID) return 0;
-    snprintf(why, HF_RD_WHY, "%s: too long, or given twice", name);
+    snprintf(why, HF_KIT_WHY, "%s: too long, or given twice", name);
     return HF_INVALID;
 }
 
-static int read_options(struct ready *r, const hf_url *url, char why[HF_RD_WHY])
+static int read_options(struct ready *r, const hf_url *url, char why[HF_KIT_WHY])
 {
     char name[sizeof r->name];
     int rc = option(url, "cacert", r->ca, sizeof r->ca, why);
@@ -69,7 +69,7 @@ static int read_options(struct ready *r, const hf_url *url, char why[HF_RD_WHY])
     snprintf(r->name, sizeof r->name, "%s", url->host[0] ? url->host : "127.0.0.1");
     if (name[0]) memcpy(r->name, name, sizeof name);
     if (!r->cert[0] == !r->key[0]) return 0;
-    snprintf(why, HF_RD_WHY, "cert and key: one without the other");
+    snprintf(why, HF_KIT_WHY, "cert and key: one without the other");
     return HF_INVALID;
 }
 
@@ -81,7 +81,7 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
 
 /* Reads the TLS files into `ctx`. If no file of authorities is named, `ctx` trusts those of
    `trusted`; NULL: the system's. */
-static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_RD_WHY])
+static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_KIT_WHY])
 {
     const char *const files[][2] = {
         {"cacert", r->ca}, {"cert", r->cert}, {"key", r->key}, {NULL, NULL}};
@@ -107,11 +107,11 @@ static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, cha
 }
 
 /* Makes a TLS context. Returns 0 with *ret, HF_NOMEM, or the result of load. */
-static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
+static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_KIT_WHY])
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     if (!ctx) {
-        snprintf(why, HF_RD_WHY, "out of memory");
+        snprintf(why, HF_KIT_WHY, "out of memory");
         return HF_NOMEM;
     }
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
@@ -128,11 +128,11 @@ static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY
     return rc;
 }
 
-static int make_ready(const hf_url *url, void **ret, char why[HF_RD_WHY])
+static int make_ready(const hf_url *url, void **ret, char why[HF_KIT_WHY])
 {
     struct ready *r = calloc(1, sizeof *r);
     if (!r) {
-        snprintf(why, HF_RD_WHY, "out of memory");
+        snprintf(why, HF_KIT_WHY, "out of memory");
         return HF_NOMEM;
     }
     int rc = read_options(r, url, why);
@@ -165,7 +165,7 @@ static int name_peer(SSL *ssl, const char *name)
 /* Returns in *ret a context for a new connection. The files that the URL names are read again,
    because certificates are renewed while a store is open. A file that is missing or bad may just be
    being replaced, so that is HF_UNAVAILABLE. */
-static int fresh_context(struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
+static int fresh_context(struct ready *r, SSL_CTX **ret, char why[HF_KIT_WHY])
 {
     if (r->ca[0] || r->cert[0]) {
         int rc = make_context(r, ret, why);
@@ -176,7 +176,7 @@ static int fresh_context(struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
     return 0;
 }
 
-static int begin(void *arg, void **ret, char why[HF_RD_WHY])
+static int begin(void *arg, void **ret, char why[HF_KIT_WHY])
 {
     struct ready *r = arg;
     SSL_CTX *ctx = NULL;
@@ -199,13 +199,13 @@ static int begin(void *arg, void **ret, char why[HF_RD_WHY])
         BIO_free(f->out);
     }
     end(f);
-    snprintf(why, HF_RD_WHY, "out of memory");
+    snprintf(why, HF_KIT_WHY, "out of memory");
     return HF_NOMEM;
 }
 
 /* Writes why the handshake failed. Returns HF_DENIED if the server sent an alert (it wants a
    certificate, or another one); otherwise HF_UNAVAILABLE. */
-static int refusal(char why[HF_RD_WHY])
+static int refusal(char why[HF_KIT_WHY])
 {
     unsigned long e = ERR_peek_error();
     int alert = ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;
@@ -213,7 +213,7 @@ static int refusal(char why[HF_RD_WHY])
     return alert > SSL_AD_REASON_OFFSET ? HF_DENIED : HF_UNAVAILABLE;
 }
 
-static int shake(void *arg, char why[HF_RD_WHY])
+static int shake(void *arg, char why[HF_KIT_WHY])
 {
     struct filter *f = arg;
     ERR_clear_error();
@@ -224,14 +224,14 @@ static int shake(void *arg, char why[HF_RD_WHY])
     long verdict = SSL_get_verify_result(f->ssl);
     if (verdict != X509_V_OK) {
         ERR_clear_error();
-        snprintf(why, HF_RD_WHY, "TLS: the server's certificate: %s",
+        snprintf(why, HF_KIT_WHY, "TLS: the server's certificate: %s",
                  X509_verify_cert_error_string(verdict));
         return HF_DENIED;
     }
     return refusal(why);
 }
 
-static int seal(void *arg, const char *plain, size_t n, char why[HF_RD_WHY])
+static int seal(void *arg, const char *plain, size_t n, char why[HF_KIT_WHY])
 {
     struct filter *f = arg;
     ERR_clear_error();
@@ -254,7 +254,7 @@ static int feed(void *arg, const char *bytes, size_t n)
     return BIO_write(f->in, bytes, (int)n) == (int)n ? 0 : -1;
 }
 
-static int open_sealed(void *arg, char *to, size_t cap, char why[HF_RD_WHY])
+static int open_sealed(void *arg, char *to, size_t cap, char why[HF_KIT_WHY])
 {
     struct filter *f = arg;
     ERR_clear_error();
@@ -263,7 +263,7 @@ static int open_sealed(void *arg, char *to, size_t cap, char why[HF_RD_WHY])
     int error = SSL_get_error(f->ssl, n);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return 0;
     if (error == SSL_ERROR_ZERO_RETURN)
-        snprintf(why, HF_RD_WHY, "the server closed the connection");
+        snprintf(why, HF_KIT_WHY, "the server closed the connection");
     else
         return refusal(why);
     return HF_UNAVAILABLE;
@@ -271,7 +271,7 @@ static int open_sealed(void *arg, char *to, size_t cap, char why[HF_RD_WHY])
 
 /* ---- the filter ---- */
 
-static int gated_ready(const hf_url *url, void **ret, char why[HF_RD_WHY])
+static int gated_ready(const hf_url *url, void **ret, char why[HF_KIT_WHY])
 {
     hf__gate_begin();
     int rc = make_ready(url, ret, why);
@@ -286,7 +286,7 @@ static void gated_forget(void *ready)
     hf__gate_end();
 }
 
-static int gated_begin(void *ready, void **ret, char why[HF_RD_WHY])
+static int gated_begin(void *ready, void **ret, char why[HF_KIT_WHY])
 {
     hf__gate_begin();
     int rc = begin(ready, ret, why);
@@ -301,7 +301,7 @@ static void gated_end(void *filter)
     hf__gate_end();
 }
 
-static int gated_shake(void *filter, char why[HF_RD_WHY])
+static int gated_shake(void *filter, char why[HF_KIT_WHY])
 {
     hf__gate_begin();
     int rc = shake(filter, why);
@@ -309,7 +309,7 @@ static int gated_shake(void *filter, char why[HF_RD_WHY])
     return rc;
 }
 
-static int gated_seal(void *filter, const char *plain, size_t n, char why[HF_RD_WHY])
+static int gated_seal(void *filter, const char *plain, size_t n, char why[HF_KIT_WHY])
 {
     hf__gate_begin();
     int rc = seal(filter, plain, n, why);
@@ -317,7 +317,7 @@ static int gated_seal(void *filter, const char *plain, size_t n, char why[HF_RD_
     return rc;
 }
 
-static int gated_open(void *filter, char *to, size_t cap, char why[HF_RD_WHY])
+static int gated_open(void *filter, char *to, size_t cap, char why[HF_KIT_WHY])
 {
     hf__gate_begin();
     int rc = open_sealed(filter, to, cap, why);

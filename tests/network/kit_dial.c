@@ -311,6 +311,23 @@ static void a_library_that_logs_in_leaves_time_for_the_next(void **state)
     assert_int_equal(kit_descriptors(), before);
 }
 
+static void no_server_and_too_many_are_told(void **state)
+{
+    struct hf__dial_target target[HF_DIAL_TARGETS + 1];
+    static const size_t n[] = {0, HF_DIAL_TARGETS + 1};
+    static const char *const text[] = {"x: connect: 0 servers are named; it can be 1 to 16",
+                                       "x: connect: 17 servers are named; it can be 1 to 16"};
+    hf_error err;
+    (void)state;
+    for (size_t i = 0; i <= HF_DIAL_TARGETS; i++)
+        target[i] = (struct hf__dial_target){"127.0.0.1", "1"};
+    for (size_t i = 0; i < 2; i++) {
+        struct hf__connection to = {.store = "x", .targets = target, .n = n[i]};
+        assert_int_equal(hf__connect(&to, kit_in_ms(SOON), &err), HF_INVALID);
+        assert_string_equal(err.text, text[i]);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -323,6 +340,7 @@ int main(void)
         cmocka_unit_test(the_code_is_the_one_that_waiting_does_not_mend),
         cmocka_unit_test(a_unix_socket_is_an_address),
         cmocka_unit_test(descriptors_0_1_and_2_stay_closed),
+        cmocka_unit_test(no_server_and_too_many_are_told),
         cmocka_unit_test(a_library_that_logs_in_leaves_time_for_the_next),
     };
     if (!scratch("file:@")) return 1;

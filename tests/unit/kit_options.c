@@ -76,6 +76,24 @@ static void what_is_wrong_is_said(void **state)
     assert_int_equal(reads(query), HF_INVALID);
 }
 
+static void a_table_may_be_long(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    char name[N][8], value[N][8];
+    struct hf__option many[N];
+    hf_url url;
+    memset(&url, 0, sizeof url);
+    snprintf(url.query, sizeof url.query, "n39=a&n0=b");
+    for (int i = 0; i < N; i++) {
+        snprintf(name[i], sizeof name[i], "n%d", i);
+        many[i] = (struct hf__option){name[i], HF_TEXT_OPTION(value[i])};
+    }
+    assert_int_equal(hf__options("x", &url, many, N, &err), 0);
+    assert_string_equal(value[39], "a");
+    assert_string_equal(value[0], "b");
+}
+
 static void files_turn_tls_on(void **state)
 {
     (void)state;
@@ -125,6 +143,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_go_to_their_places),
         cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(a_table_may_be_long),
         cmocka_unit_test(files_turn_tls_on),
         cmocka_unit_test(a_password_file_beside_a_password_is_refused),
     };
