@@ -478,6 +478,23 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     [[ $output == *MISCONF* ]]
 }
 
+@test "a renewal that is refused: the loss names the first reason, and what it means for the key" {
+    redis store
+    hold "$K" --lease 4s
+    rmdir store.d
+    ask config set save '1 1'
+    ask bgsave
+    await sh -c 'redis-cli -s store info errorstats | grep -q MISCONF'
+    kill -KILL "$SERVER"
+    finished
+    cat bg.err
+    [ "$STATUS" = 76 ]
+    gone "$(cat cmd.pid)"
+    [ "$(wc -l <bg.err)" = 1 ]
+    grep -q "the lock on '$K' is lost; stopping the command: " bg.err
+    grep -q 'its lease (4 s) ran out, as it could not be renewed: redis: .*MISCONF' bg.err
+}
+
 @test "a cluster: all rows in one slot, or none" {
     for name in store other; do
         redis "$name" --port "$(free_port)" --bind 127.0.0.1 --cluster-enabled yes \
