@@ -82,6 +82,79 @@ refused() {
     [ "$(SHELL='' holdfast run "$K" -c 'echo a; echo b')" = "$(flock lock -c 'echo a; echo b')" ]
 }
 
+# The rows of the manual's table of what differs from flock(1): what is said is so.
+@test "coming from flock(1): each row of the manual's table is true" {
+    rows() { sed -n 's/^\.It \(.*\) Ta .*/\1/p' <<<"$table"; }
+    table=$(sed -n '/^\.Ss Coming from flock(1)/,/^\.Sh/p' "$SOURCE/man/holdfast-run.1")
+    [ "$(rows)" = 'Em flock(1)
+a path, which is made
+status 1 if not obtained
+a descriptor: Ql flock 9
+Fl u , -unlock
+Fl F No with any file' ]
+    # a key: no file of that name is made or looked at
+    [[ $table == *"a key: no file of that name is made or looked at"* ]]
+    flock path true
+    [ -e path ]
+    mkfifo fifo # to open it would block
+    for key in none/such/path ./no-file fifo; do
+        [ "$(timeout 60 "$HOLDFAST" run -n "$key" -- echo ran)" = ran ]
+    done
+    [ ! -e none ]
+    [ ! -e no-file ]
+    # status 75; -E gives another
+    [[ $table == *"status 75; Fl E No gives another"* ]]
+    eval "$(holdfast acquire "$K" --lease 60s)"
+    run flock path flock -n path true
+    [ "$status" = 1 ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run -n -E 1 "$K" -- true
+    [ "$status" = 1 ]
+    # a descriptor is none; -u is release
+    [[ $table == *"Xr holdfast-acquire 1 , or a command"*"Ta Xr holdfast-release 1"* ]]
+    exec 8>descriptor
+    flock 8
+    run holdfast run 8
+    [ "$status" = 64 ]
+    for word in -u --unlock; do
+        run holdfast run $word "$K"
+        [ "$status" = 64 ]
+    done
+    holdfast release "$K" --token "$HOLDFAST_TOKEN"
+    holdfast run -n "$K" -- true
+    # -F: on file: only
+    [[ $table == *"on Ql file: No only"* ]]
+    flock -F path true
+    holdfast run -F "$K" -- true
+    run holdfast -S "sqlite:$PWD/db" run -F "$K" -- true
+    [ "$status" = 64 ]
+    # the two don't exclude each other
+    [[ $table == *"The two don't exclude each other"* ]]
+    [ "$(flock path "$HOLDFAST" run -n path -- echo ran)" = ran ]
+    [ "$(holdfast run path -- flock -n path echo ran)" = ran ]
+}
+@test "README: unless a store is named, each user has one of their own" {
+    sentence='Unless you name a store, each user has a `file:` store of their own.'
+    grep -qF "$sentence" "$SOURCE/README.md"
+    unset HOLDFAST_STORE XDG_STATE_HOME
+    mkdir anna berta
+    as() { HOME=$PWD/$1 "$HOLDFAST" "${@:2}"; }
+    # The command is given the name of anna's store; another user's job isn't.
+    as anna run "$K" -- env -u HOLDFAST_STORE HOME="$PWD/berta" "$HOLDFAST" run -n "$K" -- \
+        touch both
+    [ -e both ]
+    run as anna run "$K" -- env -u HOLDFAST_STORE "$HOLDFAST" run -n "$K" -- touch again
+    [ "$status" = 75 ]
+    [ ! -e again ]
+    # a store that is named is shared
+    as anna -S "file:$PWD/shared" run "$K" -- sh -c 'HOME=$PWD/berta "$0" run -n "$1" -- touch again
+        test $? = 75' "$HOLDFAST" "$K"
+    [ ! -e again ]
+    [ -n "$(find anna -name '*holdfast*')" ]
+    [ -n "$(find berta -name '*holdfast*')" ]
+}
+
 @test "-F: the command takes the place of holdfast, and holds until it ends" {
     "$HOLDFAST" run -F "$K" -- sh -c 'echo $$ >pid; until [ -e go ]; do sleep 0.05; done' 3>&- &
     started=$!

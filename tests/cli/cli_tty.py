@@ -464,6 +464,17 @@ def test_the_live_line(terminal):
     assert t.status() == 0
 
 
+def test_the_live_line_says_what_the_lease_has_left_behind_the_place(terminal):
+    grant = holdfast('acquire', key(), '--lease', '90m').stdout
+    t = terminal()
+    t.do('$HOLDFAST run $K -- echo done')
+    t.expect(rf"\rplace 1 of 1 in line; waiting for '{key()}' \(lease: 1h(29|30)m left\), "
+             r'held by \S+@\S+ ')
+    holdfast('release', key(), '--token', re.search(r"_TOKEN='(\d+)'", grant).group(1))
+    t.expect(r'\r\x1b\[Kdone\r\n')
+    assert t.status() == 0
+
+
 def test_the_live_line_fits_the_terminal_and_isnt_there_for_quiet_or_background_waits(terminal):
     t = terminal()
     t.do(f'cd {os.getcwd()}; w() {{ $HOLDFAST run -w 1 $K -- true; }}')

@@ -16,6 +16,17 @@ one_is_bad() {
     [[ $output == *"1 of "*" failed"* ]]
 }
 
+# `ls -v` and doctor each say on a line of its own where the locks of $HOLDFAST_STORE are: $1.
+says_where() {
+    holdfast run "$K-made" -- true
+    run holdfast ls -v
+    echo "$output"
+    grep -qxF "holdfast: $1" <<<"$output"
+    run holdfast doctor
+    echo "$output"
+    grep -qxF "ok    $1" <<<"$output"
+}
+
 # A key is held, waited for, and handed over when its holder ends.
 hand_over() {
     hold "$1"

@@ -38,7 +38,7 @@ SERVERS = ['redis', 's3', 'etcd', 'firestore', 'postgres', 'mongodb']
 TRUSTING = [server for server in SERVERS if server != 'postgres']
 # libmongoc would log that it has no such compression.
 LOGS = 'mongodb://127.0.0.1:1/test?compressors=snappy'
-# The driver of this store is only in Debian's packages; what each of the other artefacts says of it.
+# The driver of this store is only in Debian packages; what each of the other artefacts says of it.
 ABSENT = 'nats://127.0.0.1:1'
 ELSEWHERE = ("install Debian's packages holdfast and holdfast-nats, or build Holdfast, or its "
              'package for Node or Python, from a clone after `tools/setup build`')

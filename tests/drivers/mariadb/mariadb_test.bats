@@ -22,6 +22,12 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
     [[ $output == *"the table's engine is InnoDB"* ]]
 }
 
+@test "ls -v and doctor say which database and which table" {
+    says_where "the locks are in the table \`holdfast\`.\`holdfast\`"
+    HOLDFAST_STORE+='&table=shelf' says_where "the locks are in the table \`holdfast\`.\`shelf\`"
+    ask 'DROP TABLE shelf'
+}
+
 @test "a server that is read-only is refused, even for a user who may write there" {
     made
     ask 'SET GLOBAL read_only = 1'

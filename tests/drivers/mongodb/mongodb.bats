@@ -59,6 +59,13 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
     [ "$(ask 'print(rows.estimated_document_count())')" = 0 ]
 }
 
+@test "ls -v and doctor say which collection and which database" {
+    mongo
+    says_where "the rows are documents of collection 'holdfast' in database 'app'"
+    HOLDFAST_STORE=${HOLDFAST_STORE%/*}/shop?collection=locks \
+        says_where "the rows are documents of collection 'locks' in database 'shop'"
+}
+
 @test "a server that lets two win isn't safe: doctor says why" {
     run "$SOURCE/tests/servers/ferretdb" sh -c '
         export HOLDFAST_STORE="$1"; "$0" run made -- true; "$0" doctor' "$HOLDFAST" @

@@ -3,6 +3,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup() {
     cli_setup
     BUCKET=test$BATS_TEST_NUMBER
@@ -38,6 +39,10 @@ unsafe() { # WHY
     echo "$output"
     [ "$status" = 0 ]
     [[ $output == *"the locks are in the bucket '$BUCKET'"* ]]
+}
+
+@test "ls -v and doctor say which bucket" {
+    HOLDFAST_STORE=$STORE says_where "the locks are in the bucket '$BUCKET'; waiters are notified"
 }
 
 @test "doctor: a bucket in memory is not safe" {

@@ -46,6 +46,13 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     [ "$(ask dbsize)" = 0 ]
 }
 
+@test "ls -v and doctor say which database, and what the keys begin with" {
+    redis store
+    says_where "the locks are in the database 0, in keys that begin with 'holdfast:'"
+    HOLDFAST_STORE+='&db=3&prefix=shop/' \
+        says_where "the locks are in the database 3, in keys that begin with 'shop/'"
+}
+
 @test "an eviction policy is refused, by doctor in words; one that spares rows isn't" {
     redis store --maxmemory-policy allkeys-lru
     run holdfast doctor

@@ -3,6 +3,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup() {
     cli_setup
     BASE=${HOLDFAST_TEST_STORE#*endpoint=}
@@ -33,6 +34,12 @@ unsafe() { # WHY
 @test "doctor: a server that ignores the condition of a removal is not safe" {
     fake ignore-removals
     unsafe ''
+}
+
+@test "ls -v and doctor say which bucket, where it is, and below which name" {
+    local at=${BASE%%&*}
+    HOLDFAST_STORE=$STORE \
+        says_where "the bucket locks at $at, below test$BATS_TEST_NUMBER/, asked as holdfast"
 }
 
 @test "a read that shows one object's ETag and another's content is made again" {
