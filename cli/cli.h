@@ -103,8 +103,9 @@ int parse_options(const struct command *self, unsigned takes, int argc, char **a
                   struct options *ret);
 /* Replaces every character of a secret in the URLs of a text by '*'. Returns 1 if there was one. */
 int wipe_secrets(char *text);
-/* Writes a store's URL without its secrets, which makes it shorter. If the text isn't a URL and may
-   have a secret, only its scheme is left. Returns 1 if there was a secret. */
+/* Writes a store's URL without its secrets, which makes it shorter. Of a text that can't be parsed
+   only the scheme is left, because any other part may be a password; without a scheme, "". Returns
+   1 if a secret was recognized. */
 int wipe_url(char *text);
 /* Parses a time such as "500ms", "10s", "1.5h", "7d" or "2" (seconds). Returns milliseconds,
    rounded up; -1: not a time; INT64_MAX: more than a hundred years. */

@@ -55,7 +55,8 @@ int wipe_url(char *text)
     text[hf__url_length(text)] = 0;
     if (hf_url_parse(text, &url, NULL)) {
         int found = wipe_secrets(text);
-        if (strpbrk(text, "@?")) text[strcspn(text, ":")] = 0;
+        size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+        text[text[n] == ':' ? n + 1 : 0] = 0;
         return found;
     }
     const char *was = strchr(text, '?'), *is = strchr(url.safe, '?');
@@ -180,17 +181,13 @@ static int may_lack_password(const hf_error *err)
 }
 
 /* Leaves scheme, host and path of a URL that was refused: a user's name may be a password that
-   stands in its place, and a misspelt option may have a secret. Of a URL that can't be parsed it
-   leaves the scheme: any other part may be a password. */
+   stands in its place, and a misspelt option may have a secret. */
 static void wipe_doubtful(char *url)
 {
     hf_url parsed;
-    if (hf_url_parse(url, &parsed, NULL)) {
-        size_t n = strspn(url, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
-        url[url[n] == ':' ? n + 1 : 0] = 0;
-        return;
-    }
+    int is_url = !hf_url_parse(url, &parsed, NULL);
     wipe_url(url);
+    if (!is_url) return;
     url[strcspn(url, "?")] = 0;
     char *host = strstr(url, "://");
     if (!host) return;

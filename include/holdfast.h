@@ -186,7 +186,8 @@ typedef struct hf_options {
  * driver; NULL means $HOLDFAST_STORE (INVALID if empty or relative), else the first line of
  * /etc/holdfast/store, else "file:" in the user's state directory.
  * "file:" holds last as long as their process unless a lease is asked for; on stores that cannot
- * tell whether a process lives the default lease is 30 s. INVALID: bad URL, unknown scheme.
+ * tell whether a process lives the default lease is 30 s. INVALID: bad URL ("" is one), unknown
+ * scheme.
  */
 HF_API HF_MUST_USE int hf_open(const char *url, const hf_open_options *options, hf **ret,
                                hf_error *err);

@@ -49,7 +49,25 @@ END
         run holdfast -S "$url" run -n k -- true
         [ "$status" = 64 ]
         [[ $output != *hunter2* ]]
+        [ "$url" = @pass ] && continue
+        HOLDFAST_STORE=$url run holdfast stores
+        [ "$status" = 0 ]
+        [[ $output == *"Without -S the store is "* && $output != *hunter2* ]]
     done
+    # It isn't in the arguments while the command goes on, here until its standard input has a line.
+    mkfifo url
+    env --default-signal "$HOLDFAST" -S redis://:hunter2 ls -S hunter2 -S @- \
+        <url >bg.out 2>&1 3>&- &
+    PID=$!
+    STARTED+=("$PID")
+    exec 9>url
+    await eval 'grep -q "redis: " <(tr "\0" " " <"/proc/$PID/cmdline")'
+    run grep -a hunter2 "/proc/$PID/cmdline"
+    [ "$status" = 1 ]
+    echo mem: >&9
+    exec 9>&-
+    finished "$PID"
+    [ "$STATUS" = 0 ]
 }
 
 @test "a store that can't be opened: for which key, and what is so then" {
