@@ -3,8 +3,9 @@
  *
  * It lets the driver inspect the store's settings, then runs the conformance suite, which races
  * real writers on keys of its own, and at the end prints what a store of this kind promises and
- * what it doesn't. It makes no store, and leaves nothing in one. If a store keeps the space of
- * deleted rows, the suite runs on a scratch store beside it, which is removed again.
+ * what it doesn't. doctor doesn't make the store that it is asked about, and leaves nothing in
+ * it. If that store keeps the space of deleted rows, doctor makes a scratch store beside it, runs
+ * the suite there, and removes the scratch store again.
  */
 #include "cli.h"
 

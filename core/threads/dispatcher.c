@@ -13,7 +13,8 @@
 
 #include <unistd.h>
 
-/* A round has so many looks at most, all begun within a quarter of the shortest claim timeout. */
+/* Between two readings of the notifications the dispatcher makes so many looks at most, all begun
+   within a quarter of the shortest claim timeout. */
 enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
 /* A longer look counts as this long in the average: the store was slow just then. */
 enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
@@ -99,8 +100,9 @@ static struct hf_wait *due(hf *h)
     return at_us > h->looked_us ? NULL : first_wait(h);
 }
 
-/* Makes the looks of the waits that are due, one round of them at most. Then the dispatcher takes
-   the events that came meanwhile: waits that were granted a key have to claim it in time. */
+/* Makes the looks of the waits that are due: LOOKS_AT_ONCE of them at most, which begin within
+   LOOKS_US. Then the dispatcher takes the events that came meanwhile: waits that were granted a key
+   have to claim it in time. */
 static void advance_due(hf *h)
 {
     size_t most = LOOKS_AT_ONCE;

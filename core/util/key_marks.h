@@ -15,10 +15,9 @@
 #include <stdint.h>
 
 enum { HF_MARK_VALUES = 1 << 16, HF_MARK_LEAVES = HF_MARK_VALUES / 64 };
-enum {
-    HF_MARKS_FROM = 64
-}; /* a handle with fewer waits makes no marks: an event of any key makes
-      all its waits look at their rows */
+/* A handle makes its bitmap when it has so many waits, and keeps it when they become fewer. Without
+   a bitmap, an event of any key makes all waits of the handle look at their rows. */
+enum { HF_MARKS_FROM = 64 };
 
 struct hf__key_marks {
     _Atomic uint64_t some[HF_MARK_LEAVES / 64], leaf[HF_MARK_LEAVES];

@@ -1,11 +1,11 @@
 /*
  * dial.c - nats: connecting. See link.h.
  *
- * kit/dial.h finds an address that accepts connections. The library is then given only that numeric
- * address. So it never looks up a name, and never spends the deadline on one server of a list.
+ * kit/dial.h finds an address that accepts connections. libnats is then given only that numeric
+ * address. So libnats never looks up a name, and never spends the deadline on one server of a list.
  *
- * At its first use the library makes the whole process ignore SIGPIPE. That is undone here: the
- * program has to decide that, and the programs that it starts would inherit it.
+ * At its first use libnats makes the whole process ignore SIGPIPE. That is undone here: the program
+ * that uses Holdfast has to decide that, and the programs that it starts would inherit the choice.
  */
 #include "kit/fork_gate.h"
 #include "link.h"

@@ -1,7 +1,7 @@
 /*
  * link.c - nats: sends requests and takes their replies. See link.h.
  *
- * The library runs no thread and no timer for a connection: the thread that makes a request waits
+ * libnats runs no thread and no timer for a connection: the thread that makes a request waits
  * for the socket itself, with its own deadline (natsOptions_SetEventLoop in login.c). Requests that
  * are made together are sent together. Each has its own subject for the reply, so a reply that
  * comes too late isn't taken for that of another request.

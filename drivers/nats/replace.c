@@ -145,7 +145,10 @@ static int read_all(struct writing *w)
     w->clock_us = rc ? 0 : hf__nats_clock(info);
     w->room = room_of(info);
     json_decref(info);
-    if (!rc && !w->clock_us) rc = HF_UNAVAILABLE;
+    if (!rc && !w->clock_us) {
+        rc = HF_UNAVAILABLE;
+        snprintf(why, sizeof why, "the server tells no time");
+    }
     if (rc && said != HF_NATS_NO_STREAM) end_all(w, rc, why);
     n = 0;
     for (size_t i = 0; !rc && i < w->n; i++)

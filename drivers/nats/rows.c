@@ -128,7 +128,8 @@ static int get_once(hf_store *st, struct hf__nats_link *link, const hf_rowkey *k
             int of_info = hf__nats_reply(r[1].reply, &info, why);
             *ret_clock_us = of_info ? 0 : hf__nats_clock(info);
             if (!*ret_clock_us)
-                rc = hf_fail(err, HF_UNAVAILABLE, 0, "nats: get '%s': no time: %s", key->text, why);
+                rc = hf_fail(err, HF_UNAVAILABLE, 0, "nats: get '%s': the server tells no time%s%s",
+                             key->text, of_info ? ": " : "", of_info ? why : "");
             json_decref(info);
         }
     }

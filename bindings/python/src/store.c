@@ -126,7 +126,7 @@ static void shut(store *s)
     Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < n; i++)
     {
         int rc = hf_release(brought[i], NULL);
-        if (rc && rc != HF_LOST) break; /* it doesn't answer; what is left ends by its lease */
+        if (rc && rc != HF_LOST) break; /* the store doesn't answer: the rest is left to hf_close */
     }
     hf_close(h);
     Py_END_ALLOW_THREADS free(brought);
