@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +215,45 @@ static int measure_pairs(const struct options *o, struct lockable *ours, struct 
     return 0;
 }
 
+/* ---- what else runs ---- */
+
+struct load {
+    double busy_s, all_s; /* of all processors since the start of the machine */
+    double own_s;         /* of them, this process and its children */
+};
+
+static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
+
+/* Reads the times; all of them are 0 if the kernel doesn't tell. */
+static void read_load(struct load *ret)
+{
+    /* user, nice, system, idle, iowait, irq, softirq, steal */
+    unsigned long long t[8];
+    struct rusage own[2];
+    double tick_s = 1.0 / (double)sysconf(_SC_CLK_TCK);
+    memset(ret, 0, sizeof *ret);
+    FILE *f = hf__fopen("/proc/stat");
+    int n = f ? fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
+                       &t[4], &t[5], &t[6], &t[7])
+              : 0;
+    if (f) fclose(f);
+    if (n != 8 || getrusage(RUSAGE_SELF, &own[0]) || getrusage(RUSAGE_CHILDREN, &own[1])) return;
+    ret->busy_s = (double)(t[0] + t[1] + t[2] + t[5] + t[6] + t[7]) * tick_s;
+    ret->all_s = ret->busy_s + (double)(t[3] + t[4]) * tick_s;
+    for (int i = 0; i < 2; i++) ret->own_s += seconds(own[i].ru_utime) + seconds(own[i].ru_stime);
+}
+
+/* A server on this machine may use one of two processors; more than that is something else. */
+static void warn_if_busy(const struct load *from, const struct load *to)
+{
+    double all = to->all_s - from->all_s;
+    double others = to->busy_s - from->busy_s - (to->own_s - from->own_s);
+    if (all > 0 && others > 0.6 * all)
+        say("other programs used %.0f %% of the processors meanwhile: times and ratios may be far "
+            "off; measure again on an idle machine",
+            100 * others / all);
+}
+
 static int measure(const struct options *o, hf *store, const char *path)
 {
     struct lockable ours = {.store = store, .fd = -1}, theirs = {.fd = -1};
@@ -258,8 +298,12 @@ int bench_command(const struct command *self, int argc, char **argv)
         unlink(path); /* at once, so that the file goes away however this process ends */
         snprintf(unlinked, sizeof unlinked, "/proc/self/fd/%d", fd);
         progress_begin("measuring");
+        struct load before, after;
+        read_load(&before);
         status = measure(&o, store, unlinked);
+        read_load(&after);
         progress_end();
+        if (!status) warn_if_busy(&before, &after);
         close(fd);
     }
     hf_close(store);
