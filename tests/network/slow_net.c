@@ -21,10 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINKS = 1024, CHUNK = 1 << 18, CLIENT = 0, SERVER = 1 };
+enum { LINKS = 1024, CHUNK = 1 << 18, CLIENT = 0, SERVER = 1, ONCE = -1 };
 
 struct slow_net_orders {
-    int hang, hung, asked; /* atomic; asked: while some were to hang */
+    int hang, hung, asked;     /* atomic; asked: while some were to hang */
+    int64_t hung_us, again_us; /* atomic; of slow_net_hang_once */
 };
 
 /* A unique number: a chunk of a link that is closed meanwhile must not go to the next link in its
@@ -131,6 +132,11 @@ static int hangs(void)
 {
     int of_1000 = __atomic_load_n(&orders->hang, __ATOMIC_RELAXED);
     if (!of_1000) return 0;
+    if (of_1000 == ONCE) {
+        __atomic_store_n(&orders->hang, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&orders->hung_us, now_us(), __ATOMIC_RELAXED);
+        return 1;
+    }
     __atomic_fetch_add(&orders->asked, 1, __ATOMIC_RELAXED);
     dice = dice * UINT64_C(6364136223846793005) + 1442695040888963407;
     return (int)((dice >> 33) % 1000) < of_1000;
@@ -154,6 +160,8 @@ static void carry(struct link *l, int side)
     if (side == CLIENT && l->answered && !l->mute) {
         l->answered = 0;
         l->mute = hangs();
+        if (!l->mute && orders->hung_us && !orders->again_us)
+            __atomic_store_n(&orders->again_us, now_us(), __ATOMIC_RELAXED);
         __atomic_fetch_add(&orders->hung, l->mute, __ATOMIC_RELAXED);
     }
     if (!l->mute) keep(l, side, data, (size_t)n);
@@ -268,6 +276,15 @@ int slow_net_start(struct slow_net *net, const char *server, int delay_ms)
 void slow_net_hang(struct slow_net *net, int of_1000)
 {
     __atomic_store_n(&net->orders->hang, of_1000, __ATOMIC_RELAXED);
+}
+
+void slow_net_hang_once(struct slow_net *net) { slow_net_hang(net, ONCE); }
+
+int64_t slow_net_again_ms(const struct slow_net *net)
+{
+    int64_t again_us = __atomic_load_n(&net->orders->again_us, __ATOMIC_RELAXED);
+    return again_us ? (again_us - __atomic_load_n(&net->orders->hung_us, __ATOMIC_RELAXED)) / 1000
+                    : -1;
 }
 
 int slow_net_hung(const struct slow_net *net)
