@@ -218,13 +218,13 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
 {
     struct hf__sql sql = {NULL, 0, 0, 0};
     MYSQL_RES *rows;
-    hf__sql_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY);
+    hf__sql_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY ", CONNECTION_ID() LIMIT 1");
     int rc = ask(how, link, &sql, &rows, why);
     if (rc) return rc;
     MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
     int major = 0, minor = 0;
     why[0] = 0;
-    if (!row || !row[0] || !row[1])
+    if (!row || !row[0] || !row[1] || !row[2])
         snprintf(why, HF_KIT_WHY, "the answer doesn't fit the request");
     else if (!strstr(row[0], "MariaDB"))
         snprintf(why, HF_KIT_WHY, "the server is MySQL %.40s: only MariaDB is supported", row[0]);
@@ -233,6 +233,8 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
         snprintf(why, HF_KIT_WHY, "older than MariaDB 10.3");
     else if (strcmp(row[1], "0") != 0)
         snprintf(why, HF_KIT_WHY, "the server is read-only");
+    /* A pooler has told the client a number of its own. */
+    link->pooled = !why[0] && strtoul(row[2], NULL, 10) != mysql_thread_id(link->my);
     mysql_free_result(rows);
     return why[0] ? HF_UNSUPPORTED : 0;
 }
@@ -242,13 +244,7 @@ static int settle(const struct hf__my_how *how, struct hf__my_link *link, char w
 {
     struct hf__sql sql = {NULL, 0, 0, 0};
     MYSQL_RES *rows;
-    long long s = how->io_timeout_ms / 1000, lock_s = s > 1 ? s - 1 : 1;
-    hf__sql_put(&sql,
-                "SET autocommit = 1, timestamp = DEFAULT, sql_mode = 'STRICT_ALL_TABLES', "
-                "innodb_lock_wait_timeout = %lld, lock_wait_timeout = %lld, "
-                "max_statement_time = %lld.%03lld, sql_select_limit = DEFAULT;\n"
-                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",
-                lock_s, lock_s, s, (long long)(how->io_timeout_ms % 1000));
+    hf__my_put_settings(&sql, how);
     int rc = ask(how, link, &sql, &rows, why);
     if (!rc) mysql_free_result(rows);
     return rc;

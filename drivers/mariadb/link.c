@@ -4,7 +4,9 @@
  * Contents: calls that wait; what an error means; a request.
  *
  * Each request is one packet of one or more statements, in autocommit. The server carries them out
- * one after the other, and stops at the first one that fails.
+ * one after the other, and stops at the first one that fails. Behind a pooler the session may be
+ * another one at each request, with the settings of other clients: so the settings stand before the
+ * statements, in the same request.
  */
 #include "link.h"
 
@@ -143,21 +145,40 @@ static int commits(const MYSQL *my)
            !(my->server_status & SERVER_STATUS_IN_TRANS);
 }
 
-/* Reads all replies, and passes each to `each`. Returns 0; otherwise *at is the statement that
-   failed. */
+void hf__my_put_settings(struct hf__sql *sql, const struct hf__my_how *how)
+{
+    long long s = how->io_timeout_ms / 1000, lock_s = s > 1 ? s - 1 : 1;
+    hf__sql_put(sql,
+                "SET autocommit = 1, timestamp = DEFAULT, sql_mode = 'STRICT_ALL_TABLES', "
+                "innodb_lock_wait_timeout = %lld, lock_wait_timeout = %lld, "
+                "max_statement_time = %lld.%03lld, sql_select_limit = DEFAULT;\n"
+                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",
+                lock_s, lock_s, s, (long long)(how->io_timeout_ms % 1000));
+}
+
+/* Reads all replies, and passes each to `each`, but for the first ones, whose number is *at below
+   0. Returns 0; otherwise *at is the statement that failed. */
 static int converse(struct call *c, const struct hf__my_link *link, const struct hf__sql *sql,
                     int64_t until_us, const struct hf__my_each *each, int *at)
 {
     hf__my_finish(c->my, mysql_real_query_start(&c->rc, c->my, sql->text, sql->len), query_cont, c,
                   until_us);
-    for (*at = 0; !c->rc && !(c->rc = store(c, until_us)); ++*at) {
+    for (; !c->rc && !(c->rc = store(c, until_us)); ++*at) {
         if (link->settled && !commits(c->my)) return -1;
-        each->see(each->arg, *at, c->rows);
-        c->rows = NULL;
+        if (*at >= 0) each->see(each->arg, *at, c->rows);
+        c->rows = NULL; /* a setting has none */
         if (!mysql_more_results(c->my)) return 0;
         hf__my_finish(c->my, mysql_next_result_start(&c->rc, c->my), next_cont, c, until_us);
     }
     return -1;
+}
+
+/* Writes the request of a link behind a pooler. */
+static void put_pooled(struct hf__sql *to, const struct hf__my_how *how, const struct hf__sql *sql)
+{
+    hf__my_put_settings(to, how);
+    hf__sql_put(to, ";\n%s", sql->no_memory ? "" : sql->text);
+    to->no_memory |= sql->no_memory;
 }
 
 static int ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__sql *sql,
@@ -165,12 +186,22 @@ static int ask(const struct hf__my_how *how, struct hf__my_link *link, const str
 {
     int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
     struct call c = {link->my, 0, NULL};
+    struct hf__sql pooled = {NULL, 0, 0, 0};
     *failure = (struct hf__my_failure){.at = 0};
-    if (sql->no_memory) {
+    if (link->pooled && link->settled) {
+        put_pooled(&pooled, how, sql);
+        sql = &pooled;
+        failure->at = -HF_MY_SETTINGS;
+    }
+    int no_memory = sql->no_memory;
+    int rc = no_memory ? -1 : converse(&c, link, sql, until_us, each, &failure->at);
+    hf__sql_free(&pooled);
+    if (!rc) return 0;
+    if (failure->at < 0) failure->at = 0;
+    if (no_memory) {
         snprintf(failure->why, sizeof failure->why, "out of memory");
         return HF_NOMEM;
     }
-    if (!converse(&c, link, sql, until_us, each, &failure->at)) return 0;
     mysql_free_result(c.rows);
     failure->number = mysql_errno(link->my);
     snprintf(failure->why, sizeof failure->why, "%.*s", (int)strcspn(mysql_error(link->my), "\n"),

@@ -33,6 +33,7 @@ struct hf__my_link {
     MYSQL *my;        /* NULL: not connected */
     int64_t until_us; /* local: the deadline of the present request; 0: each request has its own */
     int settled;      /* logged in, with autocommit: each write commits itself */
+    int pooled;       /* a pooler is in between: each request may come to another session */
 };
 
 /* Why a request failed. */
@@ -70,9 +71,12 @@ void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void 
  */
 int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__sql *sql,
                int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure);
-/* Does the same, and passes the rows of each statement that succeeded to `see`, which frees them.
-   An error is that of statement failure->at alone: those before it were carried out, those behind
-   it were not. */
+/* Writes the settings of a session: HF_MY_SETTINGS statements, the last one without a semicolon. */
+enum { HF_MY_SETTINGS = 2 };
+void hf__my_put_settings(struct hf__sql *sql, const struct hf__my_how *how);
+/* Does the same as hf__my_ask, and passes the rows of each statement that succeeded to `see`, which
+   frees them. An error is that of statement failure->at alone: those before it were carried out,
+   those behind it were not. */
 struct hf__my_each {
     void (*see)(void *arg, int at, MYSQL_RES *rows);
     void *arg;

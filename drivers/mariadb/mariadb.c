@@ -8,8 +8,8 @@
  * row that is there. The write reads and locks the row's latest version, not that of a snapshot.
  * Texts are stored as bytes, so that no collation compares or pads them.
  *
- * The driver has 1,330 lines, not the 400 of a driver on the kit, for the library has neither a
- * deadline nor an end to a wait. Some 590 are connections and calls that wait for the socket with a
+ * The driver has 1,360 lines, not the 400 of a driver on the kit, for the library has neither a
+ * deadline nor an end to a wait. Some 610 are connections and calls that wait for the socket with a
  * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 300 requests of
  * more than one statement and hundreds of renewals in one (request.c, replace_many.c); 80 the URL.
  */
@@ -165,7 +165,9 @@ static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     (void)alone; /* the guard reads all holders, so any of them may enter */
     int rc = hf__sql_enter_at("mariadb", key, where, err);
     if (rc) return rc;
-    hf__sql_put(&sql, "CALL holdfast_enter(");
+    /* With the database's name, because a pooler may choose another database. */
+    hf__sql_put(&sql, "CALL %.*s.holdfast_enter(", (int)(strstr(st->table, ".`") - st->table),
+                st->table);
     hf__sql_put_bytes(&sql, key->text, key->len);
     hf__sql_put(&sql, ", %llu);\nSELECT 0, " HF_MY_HEAD, (unsigned long long)token);
     rc = hf__my_request(st, &sql, 0, &r, "enter", key->text, err);

@@ -13,6 +13,7 @@ setup() {
     made
 }
 teardown() { cli_teardown; }
+free_port() { "$SOURCE/tests/servers/free_port"; }
 
 @test "TLS: the server's certificate counts, and the host that it names" {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
@@ -95,7 +96,7 @@ teardown() { cli_teardown; }
 }
 
 @test "several hosts: the first one that can be used" {
-    none=$("$SOURCE/tests/servers/free_port")
+    none=$(free_port)
     run holdfast -S "mariadb://holdfast@127.0.0.1:$none,localhost:$PORT/holdfast" \
         run -n "$K" -- true
     echo "$output"
@@ -103,4 +104,15 @@ teardown() { cli_teardown; }
     run holdfast -S "mariadb://holdfast@127.0.0.1:$none,[::1]:$none/holdfast" run -n "$K" -- true
     refused 69
     [[ $output == *"'127.0.0.1:$none': "*"'[::1]:$none': "* ]]
+}
+
+@test "through a pooler that restores no settings: everything" {
+    port=$(free_port)
+    "$SOURCE/tests/drivers/mariadb/pooler.py" "$port" "$DIR/server.sock" >pooler.out 2>&1 3>&- &
+    STARTED+=($!)
+    await grep -q ready pooler.out
+    HOLDFAST_STORE="mariadb://127.0.0.1:$port/holdfast?user=holdfast"
+    use_all
+    "$BUILD/tests/conform" "$HOLDFAST_STORE" alone
+    "$BUILD/tests/lock_basic" "$HOLDFAST_STORE"
 }

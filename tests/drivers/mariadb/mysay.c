@@ -124,7 +124,7 @@ static void put_greeting(struct out *o)
 /* 0: it is mute. */
 static int answer(struct out *o, const char *sql)
 {
-    static const char *const version[] = {"10.11.6-MariaDB", "0"};
+    static const char *const version[] = {"10.11.6-MariaDB", "0", "1"};
     static const char *const told[] = {"0", "0", "1769860800000017"};
     static const char *const done[] = {"1", "0", "1769860800000017"};
     int wanted = my_bad.part && strstr(sql, my_bad.part), writes = strncmp(sql, "SELECT", 6) != 0;
@@ -137,7 +137,7 @@ static int answer(struct out *o, const char *sql)
     if (fails) {
         put_error(o, my_bad.number);
     } else if (strstr(sql, "VERSION()")) {
-        put_row(o, version, 2, 0);
+        put_row(o, version, 3, 0);
     } else if (strstr(sql, "UTC_TIMESTAMP")) {
         put_row(o, writes ? done : told, 3, SAID_FIELDS);
     } else if (writes && strchr(sql, ';')) {
