@@ -85,10 +85,6 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
            t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
 }
 
-/* Ends the wait without writing its claim: a waiter that was handed the key holds already, and the
-   next renewal, which the renewer makes soon, is also the claim. Returns 0 if there is too little
-   time left for that, if the grant isn't renewed, for an event, and on stores that are local or
-   have hf_liveness_ops. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;

@@ -12,8 +12,11 @@ struct hf_wait;
 /* Accepts the grant that is in the row, if it is certainly in force, and makes the lock. Returns:
    1: the wait is over, granted or failed; 0: there is no such grant: look again. */
 int hf__accept_grant(struct hf_wait *w, const hf_row *row);
-/* Accepts a handover without writing its claim, which the renewer will write. Returns: 1: the wait
-   is over; 0: the row has no handover to this wait, or the claim has to be written now. */
+/* Accepts a handover without writing its claim: the waiter holds already, and the next renewal,
+   which the renewer makes soon, is also the claim.
+   Returns: 1: the wait is over; 0: the row has no handover to this wait, or the claim has to be
+   written now: too little time is left, the grant isn't renewed, the request is for an event, or
+   the store is local or has hf_liveness_ops. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row);
 
 /* What the notification that woke a queued wait said. */

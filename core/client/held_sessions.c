@@ -81,16 +81,32 @@ static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error 
     if (rc) return rc;
     int64_t at = hf__find_grant(row, l->token);
     const hf_party *p = at < 0 ? NULL : &row->party[at];
-    if (!p || p->flags & HF_PARTY_DEAD)
-        return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
-                       (unsigned long long)l->token);
-    /* If an earlier write is unconfirmed, the row is written in any case, so that the earlier write
-       can't land any more. */
-    if (p->session == to->id && !(p->flags & HF_PARTY_UNCLAIMED) && !l->pending_session) return 0;
-    rc = hf__cas_loop(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
-    if (!rc && out.answer != HF_ANS_OK)
-        rc = hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
-                     (unsigned long long)l->token);
+    int over = !p || p->flags & HF_PARTY_DEAD;
+    if (!over) {
+        /* If an earlier write is unconfirmed, the row is written in any case, so that the earlier
+           write can't land any more. */
+        if (p->session == to->id && !(p->flags & HF_PARTY_UNCLAIMED) && !l->pending_session)
+            return 0;
+        rc = hf__cas_loop(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
+        over = !rc && out.answer != HF_ANS_OK;
+    }
+    return over ? hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
+                          (unsigned long long)l->token)
+                : rc;
+}
+
+/* Calls `check`, and then knows whether the grant holds with `to`. `begins`: the lease of that
+   session begins with this request. Called with the mutex, which is released during requests.
+   Returns as `check`; HF_LOST also if the session is over. */
+static int bind_to(hf_lock *l, struct hf_session *to, int begins, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    int64_t asked_us = hf__local_us();
+    pthread_mutex_unlock(&h->mu);
+    int rc = check(l, to, row, err);
+    pthread_mutex_lock(&h->mu);
+    if (!rc && begins) hf__session_begins(&h->sessions, to, asked_us);
+    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
     return rc;
 }
 
@@ -109,18 +125,12 @@ static void move_to(hf *h, hf_lock *l, struct hf_session *to)
  */
 static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
 {
-    hf *h = l->h;
     struct hf_session *to = l->pending_session;
-    int64_t asked_us = hf__local_us();
-    pthread_mutex_unlock(&h->mu);
-    int rc = check(l, to, row, err);
-    pthread_mutex_lock(&h->mu);
-    if (!rc && to->own) hf__session_begins(&h->sessions, to, asked_us);
-    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
+    int rc = bind_to(l, to, to->own, row, err);
     if (rc == HF_LOST) hf__mark_lost(l, to->gone ? HF_BY_TIME : HF_BY_STORE);
     if (rc) return rc;
     to->users++;
-    move_to(h, l, to);
+    move_to(l->h, l, to);
     return 0;
 }
 
@@ -145,14 +155,7 @@ int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, h
     } else {
         rc = hf__session_have(&h->sessions, lease_ms, own, &to, err);
     }
-    int64_t asked_us = hf__local_us();
-    if (!rc) {
-        pthread_mutex_unlock(&h->mu);
-        rc = check(l, to, row, err);
-        pthread_mutex_lock(&h->mu);
-    }
-    if (!rc && !stays && own) hf__session_begins(&h->sessions, to, asked_us);
-    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
+    if (!rc) rc = bind_to(l, to, !stays && own, row, err);
     if (!rc) {
         move_to(h, l, to);
         return 0;

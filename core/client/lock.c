@@ -35,8 +35,8 @@ static HF_COLD void untangle(hf_lock *l)
     hf__forget_row(&l->sent);
     l->unanswered = 0;
     if (l->freed) *l->freed = 1;
-    if (l->session) hf__session_put(&l->h->sessions, l->session);
-    if (l->pending_session) hf__session_put(&l->h->sessions, l->pending_session);
+    hf__session_put(&l->h->sessions, l->session);
+    hf__session_put(&l->h->sessions, l->pending_session);
     if (l->lost_fd >= 0) close(l->lost_fd);
     hf__error_clear(&l->why);
     if (l->h->closing) pthread_cond_broadcast(&l->h->changed);
@@ -101,7 +101,6 @@ HF_COLD int hf__lock_more(hf *h)
 {
     hf_lock *l = calloc(1, sizeof *l);
     if (!l) return HF_NOMEM;
-    l->next = NULL;
     h->free_locks = l;
     return 0;
 }

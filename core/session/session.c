@@ -74,6 +74,15 @@ void hf__session_put(struct hf_sessions *s, struct hf_session *t)
     if (t->own || t->gone) forget(s, t);
 }
 
+/* Leaves the sessions in `ending` to run out. */
+static void drop_ending(struct hf_sessions *s)
+{
+    for (struct hf_session *t; (t = s->ending);) {
+        s->ending = t->next;
+        dispose(t);
+    }
+}
+
 /* Asks the store to end one session that is no longer needed. Called with the mutex, which is
    released during the request. */
 static void end_one(struct hf_sessions *s)
@@ -84,13 +93,9 @@ static void end_one(struct hf_sessions *s)
     int rc = hf__port_lease_end(s->port, t->id, NULL);
     dispose(t);
     pthread_mutex_lock(s->mu);
-    /* After an error the other sessions in `ending` are left to run out: if the store doesn't
-       answer, each request would take a whole timeout. */
-    while (rc && rc != HF_LOST && s->ending) {
-        t = s->ending;
-        s->ending = t->next;
-        dispose(t);
-    }
+    /* After an error the store isn't asked about the others: if it doesn't answer, each request
+       would take a whole timeout. */
+    if (rc && rc != HF_LOST) drop_ending(s);
 }
 
 void hf__sessions_close(struct hf_sessions *s, int away)
@@ -103,10 +108,7 @@ void hf__sessions_close(struct hf_sessions *s, int away)
         part_with(s, t);
     }
     while (s->ending && !away) end_one(s);
-    for (struct hf_session *t; (t = s->ending);) {
-        s->ending = t->next;
-        dispose(t);
-    }
+    drop_ending(s);
     pthread_mutex_unlock(s->mu);
 }
 

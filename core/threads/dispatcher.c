@@ -85,19 +85,13 @@ static void advance_one(hf *h, struct hf_wait *w)
     conclude(h, w);
 }
 
-static struct hf_wait *first_wait(const hf *h)
-{
-    struct hf_deadline *d = h->looks.first;
-    return d ? HF_DEADLINE_OF(d, struct hf_wait, look) : NULL;
-}
-
 /* Returns the wait that is to look first; NULL: none is due. */
 static struct hf_wait *due(hf *h)
 {
     int64_t at_us = hf__deadlines_next(&h->looks);
     if (at_us == INT64_MAX) return NULL;
     if (at_us > h->looked_us) h->looked_us = hf__local_us();
-    return at_us > h->looked_us ? NULL : first_wait(h);
+    return at_us > h->looked_us ? NULL : HF_DEADLINE_OF(h->looks.first, struct hf_wait, look);
 }
 
 /* Makes the looks of the waits that are due: LOOKS_AT_ONCE of them at most, which begin within

@@ -131,7 +131,7 @@ void *hf__expiry_monitor(void *arg)
 {
     hf *h = arg;
     struct pollfd fds[2] = {{h->monitor_fd, POLLIN, 0}, {-1, POLLIN, 0}};
-    int64_t look_at = 0, death_at = 0;
+    int64_t look_at = INT64_MAX, death_at = 0;
     const hf_liveness_ops *liveness = h->port.caps.liveness;
     int looks = 0;
     pthread_mutex_lock(&h->mu);
@@ -150,16 +150,15 @@ void *hf__expiry_monitor(void *arg)
                 looks = 0;
             }
         }
-        if (looks < DEATH_LOOKS && death_at && hf__local_us() >= look_at) {
+        if (hf__local_us() >= look_at) {
             hf__check_after_death(h);
             look_at = ++looks < DEATH_LOOKS ? death_at + death_look_after_us[looks] : INT64_MAX;
         }
         h->monitor_todo = 0; /* a wakeup from here on asks for another round */
         h->monitor_until_us = INT64_MAX;
-        int64_t until = looks < DEATH_LOOKS && death_at ? look_at : INT64_MAX, waits = INT64_MAX;
-        until = hf__min64(until, tend_locks(h));
-        if (h->port.caps.local) waits = hf__tend_waits(h);
-        until = hf__min64(until, hf__min64(waits, hf__tend_claims(h)));
+        int64_t until = hf__min64(look_at, tend_locks(h));
+        until = hf__min64(until, hf__tend_waits(h));
+        until = hf__min64(until, hf__tend_claims(h));
         if (h->closing == HF_CLOSING_THREADS || h->monitor_todo) continue;
         h->monitor_until_us = until;
         monitor_sleep(h, fds, until);

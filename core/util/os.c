@@ -55,8 +55,6 @@ void hf__thread_condition(pthread_cond_t *cond)
     pthread_condattr_destroy(&attr);
 }
 
-/* Waits for the condition, or until local_us. If the machine is suspended meanwhile, the wait is
-   longer by the suspend, in which CLOCK_MONOTONIC stands still. */
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
 {
     if (local_us == INT64_MAX) {
@@ -128,8 +126,7 @@ int hf__fd_above(int fd)
     return high;
 }
 
-/* Occupies the closed descriptors up to 2 by O_PATH descriptors, on which reads and writes fail
-   with EBADF, as on a closed one. Returns the set of them, a bit for each. */
+/* Reads and writes on an O_PATH descriptor fail with EBADF. */
 unsigned hf__low_hold(void)
 {
     unsigned held = 0;
@@ -143,8 +140,7 @@ unsigned hf__low_hold(void)
     return held;
 }
 
-/* Closes the descriptors of hf__low_hold, except those that another thread has replaced meanwhile
-   (dup2). */
+/* A descriptor that another thread has replaced meanwhile (dup2) isn't O_PATH: it stays. */
 void hf__low_free(unsigned held)
 {
     int sys = errno;

@@ -41,7 +41,8 @@ void hf__random(void *to, size_t len);
 /* Initializes a condition for hf__cond_until. */
 void hf__thread_condition(pthread_cond_t *cond);
 /* Waits for the condition, until local_us at the latest (INT64_MAX: no limit). May return early:
-   the caller checks again what it waits for, and the clock. Called with the mutex locked. */
+   the caller checks again what it waits for, and the clock. If the machine is suspended meanwhile,
+   the wait is longer by the suspend. Called with the mutex locked. */
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
 /* Writes the name of this process's user, as the environment has it: a directory server, which
    getpwuid may ask, would take time. If the environment has none: "root", or the number. */
