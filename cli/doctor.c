@@ -114,10 +114,13 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
 
 #define NO_VERDICT "the store is neither proved nor refuted"
 
-/* Ends the examination without a verdict. Returns the exit status. */
-static int no_verdict(const hf_error *err)
+/* Reports why the examination can't go on. Only damage is a verdict. Returns the exit status. */
+static int give_up(const hf_error *err)
 {
-    say("doctor: %s%s", err->text, err->sys == ENOENT ? "" : "; " NO_VERDICT);
+    say("doctor: %s%s", err->text,
+        err->code == HF_CORRUPT ? "; do not trust it"
+        : err->sys == ENOENT    ? ""
+                                : "; " NO_VERDICT);
     return hf_code_exit_status(err->code);
 }
 
@@ -136,11 +139,11 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     e->refused = rc == HF_UNSUPPORTED;
     if (e->refused) tell_setting(e, 0, err.text);
     if (rc && st) drv->close(st);
-    if (rc) return e->refused ? 0 : no_verdict(&err);
+    if (rc) return e->refused ? 0 : give_up(&err);
     rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
     if (!rc && drv->scratch) rc = read_all(drv, st, e, &err);
     drv->close(st);
-    return rc ? no_verdict(&err) : 0;
+    return rc ? give_up(&err) : 0;
 }
 
 /* ---- the trial, and what is left of it ---- */
@@ -242,35 +245,38 @@ static void dismiss_janitor(struct trial *t, int nothing_is_left)
 }
 
 /* Prepares the trial, on the store of the URL or on a scratch store. Signals are blocked meanwhile.
-   Returns: 0: `t` names the store, and has a janitor; 1: the store can't be tried, and the reason
-   was printed; negative: an error. */
-static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_error *err)
+   Returns: 0: `t` names the store, and has a janitor; negative: an error. */
+static int prepare(struct trial *t, const hf_url *url, const struct examining *e, hf_error *err)
 {
-    char text[sizeof url->safe + 200];
     int rc = start_janitor(t, url, err);
-    if (rc || !t->drv->scratch) return rc;
-    if (t->scratch_rc && (t->scratch_rc != HF_DENIED || e->absent)) {
-        tell_setting(e, 0, t->scratch_error.text);
-        dismiss_janitor(t, 1);
-        return 1;
-    }
+    if (rc || !t->drv->scratch || !t->scratch_rc) return rc;
+    if (t->scratch_rc == HF_DENIED && !e->absent) return 0;
+    dismiss_janitor(t, 1);
+    *err = t->scratch_error;
+    return err->code;
+}
+
+static void tell_where(const struct trial *t, struct examining *e)
+{
+    char text[sizeof t->url.safe + 200];
+    if (!t->drv->scratch) return;
     snprintf(text, sizeof text, "%s: %s",
-             t->scratch_rc ? "tried in the store itself, which grows by it"
-                           : "tried on a store of its kind beside it, removed again",
-             t->scratch_rc ? t->scratch_error.text : t->url.safe);
+             t->beside ? "tried on a store of its kind beside it, removed again"
+                       : "tried in the store itself, which grows by it",
+             t->beside ? t->url.safe : t->scratch_error.text);
     tell_setting(e, 1, text);
-    return 0;
 }
 
 /* Makes the scratch store by opening it, and lets later openings make none: a writer that still
-   runs when the store is removed must not make it again. */
-static void make_beside(struct trial *t)
+   runs when the store is removed must not make it again. Returns 0 or the error. */
+static int make_beside(struct trial *t, hf_error *err)
 {
     hf_store *st;
     hf_caps caps;
-    int rc = hf__open_store(t->drv, &t->url, IO_TIMEOUT_MS, &st, &caps, NULL);
+    int rc = hf__open_store(t->drv, &t->url, IO_TIMEOUT_MS, &st, &caps, err);
     if (st) t->drv->close(st);
-    t->url.existing = !rc; /* a failure is ignored: the trial tries again, and reports it */
+    t->url.existing = 1;
+    return rc;
 }
 
 /* Runs the conformance suite. Returns 0 or the exit status. */
@@ -288,7 +294,7 @@ static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
         mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (t == MAP_FAILED) {
         hf_fail(&err, HF_NOMEM, errno, "map memory: %s", strerror(errno));
-        return no_verdict(&err);
+        return give_up(&err);
     }
     t->drv = drv;
     sigset_t all, before;
@@ -297,11 +303,14 @@ static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = prepare(t, url, e, &err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc) return rc > 0 ? 0 : no_verdict(&err);
-    if (t->beside) make_beside(t);
-    rc = hf__conform(drv, &t->url, t->prefix, tell_promise, e, &err);
+    if (rc) return give_up(&err);
+    int not_made = t->beside ? make_beside(t, &err) : 0;
+    if (!not_made) tell_where(t, e);
+    if (!not_made) rc = hf__conform(drv, &t->url, t->prefix, tell_promise, e, &err);
     if (t->beside) drv->discard(&t->url);
     dismiss_janitor(t, t->beside || !rc);
+    if (not_made == HF_UNSUPPORTED) tell_setting(e, 0, err.text);
+    if (not_made) return not_made == HF_UNSUPPORTED ? 0 : give_up(&err);
     if (rc >= 0) return 0;
     say("doctor: the trial of %s was cut short, and " NO_VERDICT ": %s; run it again", t->url.safe,
         err.text);
@@ -318,9 +327,9 @@ int doctor_command(const struct command *self, int argc, char **argv)
     if (!status && o.n_args) status = take_url(o.args[0]);
     if (!status) status = find_store();
     if (status) return status < 0 ? finish_output() : status;
-    if (hf_url_parse(store_url, &url, &err)) return no_verdict(&err);
+    if (hf_url_parse(store_url, &url, &err)) return give_up(&err);
     const hf_driver *drv = hf__driver(url.scheme, &err);
-    if (!drv || hf__resolve_url(drv, &url, &err)) return no_verdict(&err);
+    if (!drv || hf__resolve_url(drv, &url, &err)) return give_up(&err);
     watch_for_damage();
     struct examining e = {.o = &o};
     url.existing = 1;

@@ -101,6 +101,28 @@ seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
     [[ ${lines[-1]} == *'"safe":false'*'"why":"acquire: fault: '* ]]
 }
 
+@test "doctor says nothing against a store beside which there is no room for the trial" {
+    export HOLDFAST_DRIVERS=$BUILD
+    mkdir full
+    for kind in file: sqlite:; do
+        # A command that holds keeps sqlite: open, with its files beside the database.
+        run unshare -rm bash -c 'mount -t tmpfs -o size=8m none full &&
+            "$0" -S "$1" run -q k -- sh -c "cat /dev/zero >full/rest 2>rest.err
+                \"\$0\" doctor \"\$1\"; echo \$? full/*" "$0" "$1"' \
+            "$HOLDFAST" "$kind$PWD/full/store"
+        [[ $output =~ (No space left on device|disk is full)"; the store is neither proved" ]]
+        [[ $output == *$'\n69 full/rest full/store'* ]]
+        [[ $output != *"BAD "* && $output != *$'\n69 '*.doctor-* ]]
+    done
+}
+
+@test "doctor of a file that is no store: do not trust it" {
+    echo 'not a store at all' >other
+    run holdfast doctor "file:$PWD/other"
+    refused 65 "do not trust it"
+    [[ $output != *"neither proved nor refuted"* ]]
+}
+
 # T: stopped; Z: ended; empty: gone.
 state_of() { sed -n 's/.*) \(.\).*/\1/p' "/proc/$1/stat" 2>state.err || true; }
 
