@@ -5,6 +5,8 @@
 
 #include "kit/fork_gate.h"
 
+#include <string.h>
+
 enum { POLL_MS = 1000 };
 
 CURLcode hf__curl_perform(CURLM **multi, CURL *easy)
@@ -23,4 +25,13 @@ CURLcode hf__curl_perform(CURLM **multi, CURL *easy)
         if (m->msg == CURLMSG_DONE) rc = m->data.result;
     if (*multi) curl_multi_remove_handle(*multi, easy);
     return rc;
+}
+
+const char *hf__curl_why(CURLcode rc, const char *told)
+{
+    /* libcurl's own words: HTTP/0.9, or a wrong version. */
+    if (rc == CURLE_UNSUPPORTED_PROTOCOL) return "what answers there doesn't speak HTTP/1.1";
+    if (rc == CURLE_SSL_CONNECT_ERROR && strstr(told, "wrong version number"))
+        return "what answers there doesn't speak TLS";
+    return *told ? told : curl_easy_strerror(rc);
 }

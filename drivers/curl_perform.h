@@ -11,5 +11,8 @@
    leaves the gate only while it waits for the network. If *multi is NULL, it is made. The caller
    keeps it for the next request, and frees it by curl_multi_cleanup. */
 CURLcode hf__curl_perform(CURLM **multi, CURL *easy);
+/* Returns why that request failed: libcurl's own text (that of CURLOPT_ERRORBUFFER, `told`, if it
+   isn't empty), or plain words if the server speaks another protocol. */
+const char *hf__curl_why(CURLcode rc, const char *told);
 
 #endif

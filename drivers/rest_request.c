@@ -8,6 +8,7 @@
  */
 #include "rest_request.h"
 
+#include "curl_perform.h"
 #include "kit/reply_head.h"
 #include "kit/secret.h"
 #include "os.h"
@@ -155,8 +156,7 @@ static int code_of(CURLcode rc)
     case CURLE_SSL_ISSUER_ERROR:
     case CURLE_SSL_CERTPROBLEM: return HF_DENIED;
     case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL: return HF_INVALID;
+    case CURLE_URL_MALFORMAT: return HF_INVALID;
     case CURLE_OUT_OF_MEMORY: return HF_NOMEM;
     default: return HF_UNAVAILABLE;
     }
@@ -258,8 +258,9 @@ void hf__rest_end(struct hf__rest *rest, CURL *e, CURLcode rc, struct hf__rest_r
     else if (rc == CURLE_OPERATION_TIMEDOUT)
         snprintf(r->why, sizeof r->why, "no answer within %lld ms (%s)", (long long)q->limit_ms,
                  mute_part(e, &q->up));
-    else
-        snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(q->told, "\r\n"),
-                 *q->told ? q->told : curl_easy_strerror(rc));
+    else {
+        const char *why = hf__curl_why(rc, q->told);
+        snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(why, "\r\n"), why);
+    }
     hf__rest_forget_call(e, q);
 }

@@ -16,8 +16,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-_Static_assert(HF_ET_WHY >= CURL_ERROR_SIZE, "libcurl writes that much");
-
 static size_t take_header(char *bytes, size_t size, size_t n, void *arg)
 {
     char date[64];
@@ -109,7 +107,7 @@ static int is_other_protocol(CURLcode rc)
 
 /* Makes the request. The caller is inside the fork gate. */
 static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
-                        int64_t *ret_us, char why[HF_ET_WHY])
+                        int64_t *ret_us, char told[CURL_ERROR_SIZE])
 {
     struct curl_slist *addresses = NULL;
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
@@ -121,7 +119,7 @@ static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, 
         !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&
         !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
         !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
-        !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
+        !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, told) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
         unsigned held = hf__low_hold(); /* libcurl opens descriptors for itself */
         rc = hf__curl_perform(&multi, c);
@@ -139,17 +137,17 @@ static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, 
 int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
                     int64_t *ret_us, char why[HF_ET_WHY])
 {
+    char told[CURL_ERROR_SIZE] = "";
     *ret_us = 0;
-    why[0] = 0;
     int unread = strncmp(endpoint, "https:", 6) ? 0 : hf__et_check_files(http, why);
     if (unread) {
         if (fd >= 0) close(fd);
         return unread;
     }
     hf__gate_begin();
-    CURLcode rc = request(http, fd, endpoint, until_us, ret_us, why);
+    CURLcode rc = request(http, fd, endpoint, until_us, ret_us, told);
     hf__gate_end();
-    if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
+    if (rc) snprintf(why, HF_ET_WHY, "%s", hf__curl_why(rc, told));
     if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
     if (is_other_protocol(rc) || (!rc && *ret_us <= 0)) {
         size_t n = strlen(why);

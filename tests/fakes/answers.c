@@ -77,6 +77,10 @@ static int say(int fd, const struct answer *a, const char *request)
     size_t len = strlen(a->body);
     char head[300], tag[40];
     if (a->status == ANSWER_CLOSED) return 0;
+    if (a->status == ANSWER_OTHER) {
+        send(fd, "-ERR hello\r\n", 12, MSG_NOSIGNAL);
+        return 1;
+    }
     if (a->status <= ANSWER_NO_HEAD) {
         snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\nContent-Type: appl",
                  ANSWER_NO_HEAD - a->status);

@@ -13,6 +13,7 @@ enum {
     ANSWER_BARE = -4,    /* 200, without a Date */
     ANSWER_TAGGED = -5,  /* 200, with the ETag of the request's body (answers_tags) */
     ANSWER_FOREIGN = -6, /* 200, with an ETag that is no body's sum */
+    ANSWER_OTHER = -7,   /* what a server of another protocol answers */
     ANSWER_NO_HEAD = -1000
 };
 /* The connection is closed within the header of the answer, behind the line with this status. */

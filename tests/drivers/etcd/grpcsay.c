@@ -240,7 +240,9 @@ static void *serve(void *arg)
         enum grpcsay is = how;
         connections += is_http2;
         pthread_mutex_unlock(&mu);
-        if (!is_http2 || is == GRPC_HTTP1)
+        if (is == GRPC_OTHER)
+            say(fd, "-ERR hello\r\n", 12);
+        else if (!is_http2 || is == GRPC_HTTP1)
             speak_http1(fd, !is_http2);
         else if (is == GRPC_WELL)
             speak_http2(fd);

@@ -11,7 +11,8 @@ enum grpcsay {
     GRPC_WELL,  /* it speaks HTTP/2 */
     GRPC_HTTP1, /* HTTP/1.1 only */
     GRPC_GONE,  /* closes connections on which HTTP/2 is spoken */
-    GRPC_MUTE   /* sends nothing on them */
+    GRPC_MUTE,  /* sends nothing on them */
+    GRPC_OTHER  /* speaks another protocol on each connection */
 };
 
 /* On a port of the loopback device, which is returned; once a program. */

@@ -70,6 +70,7 @@ static void errors_mean_what_they_say(void **state)
         {501, "{}", HF_UNSUPPORTED, HF_UNSUPPORTED, "HTTP 501"},
         {500, "{\"error\": {\"message\": \"one\\ntwo\"}}", HF_UNAVAILABLE, HF_UNKNOWN, "500: one"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+        {ANSWER_OTHER, "", HF_UNAVAILABLE, HF_UNKNOWN, "there doesn't speak HTTP"},
         {ANSWER_CUT, "[", HF_UNAVAILABLE, HF_UNKNOWN, ""},
         /* HTTP has one status for a refused precondition and for a bad request. */
         {400, "<html>", HF_UNAVAILABLE, HF_UNAVAILABLE, "HTTP 400"},

@@ -70,6 +70,7 @@ static void errors_mean_what_they_say(void **state)
         {501, ERROR("NotImplemented", "a header"), HF_UNSUPPORTED, HF_UNSUPPORTED, "501, NotImpl"},
         {507, "", HF_FULL, HF_FULL, "HTTP 507"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+        {ANSWER_OTHER, "", HF_UNAVAILABLE, HF_UNKNOWN, "there doesn't speak HTTP"},
         {ANSWER_CUT, "{", HF_UNAVAILABLE, HF_UNKNOWN, ""},
         {ANSWER_HEAD_CUT(200), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
         {ANSWER_HEAD_CUT(412), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
