@@ -145,7 +145,8 @@ hf_options lock_options(const struct options *o);
 
 struct person { /* what a note says; the strings are safe to show on a terminal */
     char host[80], user[80], command[HF_NOTE_CAP];
-    long pid; /* 0: unknown */
+    long pid;                         /* 0: unknown */
+    unsigned long long pid_namespace; /* 0: unknown */
 };
 void read_note(const char *note, struct person *ret);
 /* Writes the note for a holder: of this process, which runs argv; or of the program that has called

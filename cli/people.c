@@ -1,8 +1,9 @@
 /*
  * people.c - describes holders and waiters, by the notes in their rows.
  *
- * A note is "host=H pid=P user=U command=C", with percent-encoded values, the command last. Notes
- * come from other programs and machines, so they are shown, but never trusted.
+ * A note is "host=H user=U pid=P pidns=N command=C", with percent-encoded values, the command last;
+ * N is the number of the PID namespace. Notes come from other programs and machines, so they are
+ * shown, but never trusted.
  */
 #include "cli.h"
 
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,13 +65,14 @@ static void decode(const char *from, const char *end, char *to, size_t cap)
 
 void read_note(const char *note, struct person *ret)
 {
-    char pid[24] = "";
+    char pid[24] = "", pidns[24] = "";
     memset(ret, 0, sizeof *ret);
     for (const char *s = note; *s;) {
         const char *end = s + strcspn(s, " ");
         if (!strncmp(s, "host=", 5)) decode(s + 5, end, ret->host, sizeof ret->host);
         if (!strncmp(s, "user=", 5)) decode(s + 5, end, ret->user, sizeof ret->user);
         if (!strncmp(s, "pid=", 4)) decode(s + 4, end, pid, sizeof pid);
+        if (!strncmp(s, "pidns=", 6)) decode(s + 6, end, pidns, sizeof pidns);
         if (!strncmp(s, "command=", 8)) {
             decode(s + 8, s + strlen(s), ret->command, sizeof ret->command);
             break;
@@ -79,6 +82,7 @@ void read_note(const char *note, struct person *ret)
     char *end;
     ret->pid = strtol(pid, &end, 10);
     if (*end || ret->pid < 0) ret->pid = 0;
+    ret->pid_namespace = strtoull(pidns, NULL, 10);
     /* A note without these fields was written by a user: the whole of it is shown. */
     if (!ret->host[0] && !ret->pid && !ret->command[0])
         hf__show_text(note, ret->command, sizeof ret->command);
@@ -167,9 +171,16 @@ void show_owner(const char *owner, char *to, size_t cap)
     hf__show_text(part, to, cap);
 }
 
+/* Returns the number of the PID namespace of this process; 0: unknown. */
+static unsigned long long pid_namespace(void)
+{
+    struct stat s;
+    return stat("/proc/self/ns/pid", &s) ? 0 : s.st_ino;
+}
+
 void write_note(char note[HF_NOTE_CAP], char *const *argv)
 {
-    char host[65] = "", user[64], number[32];
+    char host[65] = "", user[64], numbers[80];
     gethostname(host, sizeof host - 1);
     hf__user_name(user, sizeof user);
     note[0] = 0;
@@ -177,8 +188,9 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     encode(note, HF_NOTE_CAP, host);
     add(note, HF_NOTE_CAP, " user=");
     encode(note, 160, user);
-    snprintf(number, sizeof number, " pid=%ld command=", (long)(argv ? getpid() : getppid()));
-    add(note, HF_NOTE_CAP, number);
+    snprintf(numbers, sizeof numbers,
+             " pid=%ld pidns=%llu command=", (long)(argv ? getpid() : getppid()), pid_namespace());
+    add(note, HF_NOTE_CAP, numbers);
     if (!argv) add_command_of(note, HF_NOTE_CAP, getppid());
     for (int i = 0; argv && argv[i]; i++) {
         if (i) encode(note, HF_NOTE_CAP, " ");
@@ -188,7 +200,7 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
 
 /* `holdfast run` gives its command the descriptor on which the hold depends. So after the end of
    the process that the note names, processes that it has started may still hold. Only processes of
-   this machine can be checked. */
+   this machine and this PID namespace can be checked. */
 int is_carried(const hf_party_info *p)
 {
     struct person who;
@@ -197,7 +209,8 @@ int is_carried(const hf_party_info *p)
     gethostname(host, sizeof host - 1);
     hf__show_text(host, shown, sizeof shown);
     return p->token && p->left_ms == HF_FOREVER && who.pid && !strcmp(who.host, shown) &&
-           kill((pid_t)who.pid, 0) && errno == ESRCH;
+           who.pid_namespace && who.pid_namespace == pid_namespace() && kill((pid_t)who.pid, 0) &&
+           errno == ESRCH;
 }
 
 /* Returns 1 if a user has chosen this owner; 0 if write_owner or the library has made it, which

@@ -452,7 +452,8 @@ sleeps_on() {
     export HOLDFAST
     holdfast run "$K" -- sh -c '"$HOLDFAST" show --json "$0"' \
         "$K" postgres://anna:s3cr3t-1@host/x 'redis://h/?password=s3cr3t-2&db=1' \
-        'mongodb://h/?tls=1&tlsCertificateKeyFilePassword=s3cr3t-4' 'x://h/?auth=s3cr3t-5' >out
+        'mongodb://h/?tls=1&tlsCertificateKeyFilePassword=s3cr3t-4' >out
+    holdfast run "$K" -- sh -c '"$HOLDFAST" show --json "$0"' "$K" 'x://h/?auth=s3cr3t-5' >>out
     sh -c '"$1" acquire "$2" --lease 100s; : "$3"' sh "$HOLDFAST" "$K" mongodb://a:s3cr3t-3@h/ >got
     holdfast show --json "$K" >>out
     grep -q 'anna:\*\*\*' out

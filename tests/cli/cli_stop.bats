@@ -150,6 +150,17 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     kill -0 "$(cat cmd.pid)"
 }
 
+@test "a holder in another PID namespace isn't said to have ended (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    unshare -p true || return 0    # which is root's to do
+    hold "$K"
+    # Processes there are numbered anew: the holder's number is nobody's.
+    run unshare -fp "$HOLDFAST" run -n "$K" true
+    [ "$status" = 75 ]
+    [[ $output == *"pid $PID (sh -c "* && $output != *ended* ]]
+    [[ $(unshare -fp "$HOLDFAST" show --json "$K") != *carried* ]]
+}
+
 @test "break names the holder that goes on until it notices" {
     hold "$K"
     run holdfast break "$K" --token "$(token "$K")"
