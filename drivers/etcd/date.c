@@ -137,7 +137,7 @@ static void not_told(struct hf__et_date *date)
     pthread_mutex_unlock(&date->mu);
 }
 
-int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err)
+int hf__et_date_need(struct hf__et_http *http, hf_error *err)
 {
     struct hf__et_date *date = &http->date;
     char why[HF_ET_WHY] = "no time is left";
@@ -157,7 +157,7 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
     }
     pthread_mutex_unlock(&date->asking);
     if (!rc) return 0;
-    return hf_fail(err, rc, 0, "etcd: %s '%s': no date by HTTP/1.1: %s", what, key, why);
+    return hf_fail(err, rc, 0, "etcd: connect %s", why);
 }
 
 /* ---- where nothing else is left ---- */

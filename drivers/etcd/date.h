@@ -28,7 +28,7 @@ void hf__et_date_close(struct hf__et_date *date);
 
 /* Makes sure that a date of the server is known. Returns 0, or an HF_ error: no date is known, and
    no server gives one. */
-int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err);
+int hf__et_date_need(struct hf__et_http *http, hf_error *err);
 
 /* Returns the date in microseconds. Its part below a second comes from the cluster's revision. It
    goes back only if the server's clock was set back. Its second is never ahead of the server's. */

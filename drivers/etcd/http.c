@@ -286,7 +286,7 @@ int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufC
                 const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
                 const char *what, const char *key, hf_error *err)
 {
-    int rc = hf__et_date_need(http, what, key, err);
+    int rc = hf__et_date_need(http, err);
     return rc ? rc : post(http, call, body, mem, 0, ambiguous, ret, what, key, err);
 }
 

@@ -147,14 +147,12 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
     hf__gate_begin();
     CURLcode rc = request(http, fd, endpoint, until_us, ret_us, told);
     hf__gate_end();
-    if (rc) snprintf(why, HF_ET_WHY, "%s", hf__curl_why(rc, told));
-    if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
-    if (is_other_protocol(rc) || (!rc && *ret_us <= 0)) {
-        size_t n = strlen(why);
-        snprintf(why + n, HF_ET_WHY - n, "; the address for gRPC has to serve HTTP/1.1, too");
-    }
-    if (rc) return meaning(rc);
-    return *ret_us > 0 ? 0 : HF_UNAVAILABLE;
+    if (!rc && *ret_us > 0) return 0;
+    snprintf(why, HF_ET_WHY, "no date by HTTP/1.1: %s%s",
+             rc ? hf__curl_why(rc, told) : "its answer has none",
+             !rc || is_other_protocol(rc) ? "; the address for gRPC has to serve HTTP/1.1, too"
+                                          : "");
+    return rc ? meaning(rc) : HF_UNAVAILABLE;
 }
 
 void hf__et_version_close(struct hf__et_http *http)

@@ -50,7 +50,7 @@ int hf__et_dial(struct hf__et_http *h, int64_t until_us, hf__et_login_fn *login,
 
 static hf_error err;
 
-static int needed(void) { return hf__et_date_need(&http, "get", "k", &err); }
+static int needed(void) { return hf__et_date_need(&http, &err); }
 
 static int begin(void **state)
 {
@@ -178,7 +178,7 @@ static void a_new_row_is_never_behind_a_lost_one(void **state)
         tells = 1;
         local_us += (int64_t)(dice >> 20) % S;
         early = http;
-        assert_int_equal(hf__et_date_need(&early, "get", "k", &err), 0);
+        assert_int_equal(hf__et_date_need(&early, &err), 0);
         local_us += (int64_t)(dice >> 32) % (2 * S);
         assert_int_equal(needed(), 0);
         local_us += (int64_t)(dice >> 40) % (4 * S);

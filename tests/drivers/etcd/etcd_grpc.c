@@ -366,6 +366,8 @@ static void the_date_is_asked_for(void **state)
     say_message(none, sizeof none);
     said(said_opens(driver, "etcd://HOST/p/", port, 60000, &st), HF_UNAVAILABLE, "no date");
     assert_int_equal(grpcsay_connections(), 0);
+    said(said_opens(driver, "etcd://127.0.0.1:1", port, 60000, &st), HF_UNAVAILABLE,
+         "etcd: connect '127.0.0.1:1': Connection refused");
     grpcsay_date("yesterday");
     said(said_opens(driver, "etcd://HOST/p/", port, 60000, &st), HF_UNAVAILABLE, "no date");
     grpcsay_anew(GRPC_OTHER);

@@ -259,7 +259,7 @@ while True:
     for most in 5 6 7 8 9 10 11 12 13 14; do
         (ulimit -n $most && exec "$HOLDFAST" ls) 2>>said || continue
     done
-    grep -q 'no date by HTTP/1.1: .*Too many open files' said
+    grep -q 'etcd: connect .*Too many open files' said
     run ! grep 'has to serve' said
 }
 
