@@ -2,7 +2,8 @@
  * gate_test.c - kit/fork_gate.h: a fork waits for the threads inside, and they for the fork.
  *
  * Two handlers of pthread_atfork enclose the gate's own: `before` runs when the gate hasn't been
- * asked yet, `behind` when it lets the fork pass.
+ * asked yet, `behind` when it lets the fork pass. The gate's clock stands still. It passes only as
+ * far as the gate's time limit, and only where the test says so (time_passes).
  */
 #include "kit/fork_gate.h"
 
@@ -11,14 +12,34 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CHILD_S = 20, SOON_US = 600000, SHORT_MS = 30 };
+enum { CHILD_S = 20, LIMIT_US = 1000000, SHORT_MS = 30 };
 
 static sem_t go, there, done;
 static int left, left_behind, enters, entered_behind; /* the first and the third: atomic */
+
+static int time_passes, limits; /* limits: how often the gate has waited until its time limit */
+static int64_t now_us = 1;
+
+int64_t __wrap_hf__local_us(void);
+void __wrap_hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
+
+int64_t __wrap_hf__local_us(void) { return now_us; }
+
+void __wrap_hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
+{
+    if (!time_passes) {
+        pthread_cond_wait(cond, mu);
+        return;
+    }
+    if (local_us != now_us + LIMIT_US) abort();
+    now_us = local_us;
+    limits++;
+}
 
 static void pause_shortly(void)
 {
@@ -43,15 +64,14 @@ static int setup(void **state)
     sem_init(&go, 0, 0);
     sem_init(&there, 0, 0);
     sem_init(&done, 0, 0);
-    left = left_behind = enters = entered_behind = 0;
+    left = left_behind = enters = entered_behind = time_passes = 0;
     return 0;
 }
 
-/* Forks. The child enters. Returns how long fork took. */
-static int64_t forks(void)
+/* Forks. The child enters. Returns how many time limits have passed during the fork. */
+static int forks(void)
 {
-    int status = 1;
-    int64_t began_us = hf__local_us();
+    int status = 1, before_it = limits;
     pid_t pid = fork();
     if (!pid) {
         alarm(CHILD_S);
@@ -61,10 +81,9 @@ static int64_t forks(void)
         hf__gate_end();
         _exit(0);
     }
-    int64_t took_us = hf__local_us() - began_us;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    return took_us;
+    return limits - before_it;
 }
 
 static pthread_t start(void *(*what)(void *), void *arg)
@@ -111,9 +130,10 @@ static void test_until_it_waits(void **state)
     (void)state;
     pthread_t thread = start(leaves, &yes);
     while (sem_wait(&there)) continue;
-    assert_true(forks() < SOON_US);
+    forks();
     assert_int_equal(left_behind, 1);
-    assert_true(forks() < SOON_US); /* the thread waits all the time */
+    time_passes = 1;
+    assert_int_equal(forks(), 0); /* the thread waits all the time */
     sem_post(&done);
     pthread_join(thread, NULL);
 }
@@ -166,13 +186,14 @@ static void *stays(void *arg)
 static void test_waits_for_each_once(void **state)
 {
     pthread_t first = start(stays, NULL), second;
+    time_passes = 1;
     while (sem_wait(&there)) continue;
-    assert_true(forks() > SOON_US);
-    assert_true(forks() < SOON_US);
+    assert_int_equal(forks(), 1);
+    assert_int_equal(forks(), 0);
     second = start(stays, NULL);
     while (sem_wait(&there)) continue;
-    assert_true(forks() > SOON_US);
-    assert_true(forks() < SOON_US);
+    assert_int_equal(forks(), 1);
+    assert_int_equal(forks(), 0);
     sem_post(&done);
     sem_post(&done);
     pthread_join(first, NULL);
@@ -187,21 +208,24 @@ static void test_own_fork(void **state)
 {
     int no = 0;
     (void)state;
+    time_passes = 1;
     hf__gate_begin();
-    assert_true(forks() < SOON_US);
+    assert_int_equal(forks(), 0);
+    time_passes = 0;
     sem_init(&go, 0, 0);
     pthread_t thread = start(leaves, &no);
     while (sem_wait(&there)) continue;
     forks();
     assert_int_equal(left_behind, 1);
     pthread_join(thread, NULL);
+    time_passes = 1;
     hf__gate_wait();
-    assert_true(forks() < SOON_US);
+    assert_int_equal(forks(), 0);
     hf__gate_go_on();
     hf__gate_end();
     hf__gate_wait(); /* outside they do nothing */
     hf__gate_go_on();
-    assert_true(forks() < SOON_US);
+    assert_int_equal(forks(), 0);
 }
 
 int main(void)
