@@ -11,7 +11,7 @@ import select
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Deque, Dict, List, Optional, Set, TypeVar
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, TypeVar
 
 from . import _holdfast
 from ._errors import error
@@ -21,11 +21,13 @@ _ids = itertools.count(1)
 
 
 class _Post:
-    """One mailbox, and the futures that wait for its messages."""
+    """One mailbox, the futures that wait for its messages, and the acquisitions that go on, each
+    with its store."""
 
     def __init__(self) -> None:
         self.box = _holdfast.Mailbox()
         self.waiting: Dict[int, Callable[[], Any]] = {}
+        self.started: Dict[int, Tuple[Any, Any]] = {}
 
     def read(self) -> None:
         for number in self.box.take():
@@ -33,16 +35,38 @@ class _Post:
             if tell:
                 tell()
 
+    def abandon(self) -> None:
+        """Gives up the acquisitions. What they have brought is released."""
+        for store, waits in list(self.started.values()):
+            _abandon(store, waits)
 
-_posts: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Post]' = weakref.WeakKeyDictionary()
+
+class _Reader:
+    """What an event loop calls when a mailbox has messages. Only the loop has a reference, and
+    drops it when the loop is closed: its tasks will never go on, so a key that is granted to one
+    of them would be held by nobody."""
+
+    def __init__(self, post: _Post) -> None:
+        self.post = post
+
+    def __call__(self) -> None:
+        self.post.read()
+
+    def __del__(self) -> None:
+        self.post.abandon()
+
+
+_posts: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Post]]' = (
+    weakref.WeakKeyDictionary())
 
 
 def _post(loop: asyncio.AbstractEventLoop) -> _Post:
-    post = _posts.get(loop)
+    known = _posts.get(loop)
+    post = known() if known else None
     if post is None:
         post = _Post()
-        loop.add_reader(post.box.fileno(), post.read)
-        _posts[loop] = post
+        loop.add_reader(post.box.fileno(), _Reader(post))
+        _posts[loop] = weakref.ref(post)
     return post
 
 
@@ -119,7 +143,7 @@ def thread_kind() -> int:
 
 async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
     """Returns the result of start(mailbox, id), which is a Wait. If it is cancelled, at any moment,
-    there is no result, and a lock that the wait has brought is released."""
+    or its loop is closed, there is no result, and a lock that the wait has brought is released."""
     running = loop()
     post = _post(running)
     number, told = next(_ids), running.create_future()
@@ -127,12 +151,15 @@ async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
     waits = None
     try:
         waits = start(post.box, number)
+        post.started[number] = store, waits
         await told
     except BaseException:
         post.waiting.pop(number, None)
         if waits is not None:
             _abandon(store, waits)
         raise
+    finally:
+        post.started.pop(number, None)
     return waits.take()
 
 
@@ -203,7 +230,11 @@ _opening = _Threads(float('inf'))   # which store a call of open will be isn't k
 
 
 def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
-    """Runs a call in a thread of the store. Without a store (None) it is being opened."""
+    """Runs a call in a thread of the store. Without a store (None) it is being opened. At the end of
+    the program no thread goes on, and one may have stopped with the lock of _Threads; the stores are
+    closed by then."""
+    if sys.is_finalizing():
+        return
     if store is None:
         _opening.do(work)
         return

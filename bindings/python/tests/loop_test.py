@@ -15,6 +15,8 @@ from own import MORE, NEAR, URL, free, key, program
 from tap import PATIENCE, no_hang, run_functions, until
 
 
+LEFT = []   # tasks of closed loops
+
 # ---- asyncio ----
 
 def each_async_form_leaves_the_loop_alone():
@@ -306,6 +308,41 @@ except holdfast.InvalidArgument:
     for order in 'first', 'last':
         said = program(text, order).split()
         assert said.count('refused') == 2 and said[-1] == 'caught', said
+
+
+def a_closed_loop_s_wait_is_given_up():
+    """Before the grant, and after one that the loop has no time to notice."""
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        for event in False, True:
+            for granted in False, True:
+                name, kept = key(), []
+                held = other.acquire(name)
+
+                async def wait():
+                    if not event:
+                        await store.acquire_async(name)
+                        raise AssertionError('acquired')
+                    async with store.once(name):
+                        raise AssertionError('begun')
+
+                async def main():
+                    kept.append(asyncio.ensure_future(wait()))
+                    while not other.peek(name).waiters:
+                        await asyncio.sleep(0.01)
+                    if granted:
+                        before = store.stats()['acquired']
+                        held.release()
+                        until(lambda: store.stats()['acquired'] > before, 'never granted')
+
+                loop = asyncio.new_event_loop()
+                loop.run_until_complete(main())
+                loop.close()
+                if not granted:
+                    until(lambda: not other.peek(name).waiters, 'still in the queue')
+                    held.release()
+                other.acquire(name, wait=PATIENCE).release()
+                LEFT.extend(kept)       # until the end of the program, which it doesn't delay
+                kept[0]._log_destroy_pending = False
 
 
 _CLOSED = """
