@@ -106,6 +106,9 @@ int hf__make_default_directories(const char *store, hf_error *err)
     for (char *p = path + 1; (p = strchr(p, '/')); p++) {
         *p = 0;
         int sys = mkdir(path, 0700) ? errno : 0;
+        /* A umask such as 0777 would keep its owner out. */
+        if (!sys && !stat(path, &s) && (s.st_mode & 0700) != 0700)
+            sys = chmod(path, (s.st_mode & 07777) | 0700) ? errno : 0;
         if (sys && sys != EEXIST && (stat(path, &s) || !S_ISDIR(s.st_mode)))
             return hf_fail(err, hf__file_code(sys), sys,
                            "file: create '%s': make directory '%s': %s", store, path,

@@ -133,6 +133,27 @@ static void a_home_is_not_made(void **unused)
     assert_true(exists(home));
 }
 
+/* A umask such as 0777 doesn't keep the user out of the directories. */
+static void the_umask_leaves_its_user_in(void **unused)
+{
+    char made[400];
+    struct stat s;
+    (void)unused;
+    setenv("XDG_STATE_HOME", home, 1);
+    snprintf(store, sizeof store, "%s/holdfast/locks", home);
+    assert_int_equal(rmdir(home), 0);
+    mode_t before = umask(0777);
+    opens_as("file:", 0, "");
+    umask(before);
+    snprintf(made, sizeof made, "%s", store);
+    *strrchr(made, '/') = 0;
+    assert_int_equal(__real_stat64(made, &s), 0);
+    assert_int_equal(s.st_mode & 07777, 0700);
+    assert_int_equal(__real_stat64(home, &s), 0);
+    assert_int_equal(s.st_mode & 07777, 0700);
+    opens_as("file:", 0, "");
+}
+
 /* The error names the first directory that can't be made, not what follows from that. */
 static void the_first_reason_is_told(void **unused)
 {
@@ -275,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_home_the_passwd_says, new_home),
         cmocka_unit_test_setup(a_home_is_not_made, new_home),
+        cmocka_unit_test_setup(the_umask_leaves_its_user_in, new_home),
         cmocka_unit_test_setup(the_first_reason_is_told, new_home),
         cmocka_unit_test_setup(no_other_directories_are_made, new_home),
         cmocka_unit_test_setup(root_writes_nothing_into_a_users_home, new_home),
