@@ -141,6 +141,12 @@ int open_to_change(const char *key, hf **ret);
 int store_is_default(void);
 hf_options lock_options(const struct options *o);
 
+/* ---- start.c ---- */
+
+enum { PROGRAM_CAP = 4096 };
+/* Returns 1 if this word may be a program to run; `path` then says where it is. */
+int find_program(const char *word, char path[PROGRAM_CAP]);
+
 /* ---- people.c: describes holders and waiters ---- */
 
 struct person { /* what a note says; the strings are safe to show on a terminal */

@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- values ---- */
 
@@ -267,26 +265,11 @@ static int contradiction(const struct options *o)
     return 0;
 }
 
-/* Returns 1 if this word may be a program to run. */
-static int is_program(const char *word)
-{
-    const char *path = getenv("PATH");
-    char at[4096];
-    struct stat s;
-    if (strchr(word, '/')) return !stat(word, &s) && S_ISREG(s.st_mode) && !access(word, X_OK);
-    for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
-        int n = (int)strcspn(path, ":");
-        int len = snprintf(at, sizeof at, "%.*s/%s", n, path, word);
-        if (n && len < (int)sizeof at && !stat(at, &s) && S_ISREG(s.st_mode) && !access(at, X_OK))
-            return 1;
-    }
-    return 0;
-}
-
 /* Reads "KEY CMD ARG..." or "KEY -c 'SHELL COMMAND'", as flock(1) does. */
 static int flock_style(struct options *o)
 {
     static char *shell[4];
+    char path[PROGRAM_CAP];
     char **rest = o->args + 1;
     int n = o->n_args - 1;
     if (o->n_args < 1) return bad_usage("no key and no command");
@@ -299,7 +282,7 @@ static int flock_style(struct options *o)
         shell[1] = dash_c;
         shell[2] = rest[1];
         o->argv = shell;
-    } else if (n > 1 && !strcmp(rest[1], "-c") && !is_program(rest[0])) {
+    } else if (n > 1 && !strcmp(rest[1], "-c") && !find_program(rest[0], path)) {
         return bad_usage("'%s' is no command; several keys need \"--\" before the command: "
                          "KEY KEY -- sh -c '...'",
                          rest[0]);
@@ -317,6 +300,7 @@ static int flock_style(struct options *o)
 static int parse_with_command(const struct command *self, unsigned takes, int argc, char **argv,
                               struct options *o)
 {
+    char path[PROGRAM_CAP];
     int dashes = 1, keys_follow = 0;
     while (dashes < argc && strcmp(argv[dashes], "--")) dashes++;
     int style_of_flock = dashes == argc;
@@ -340,7 +324,7 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     o->argv = argv + dashes + 1;
     if (!*o->argv) return bad_usage("no command after \"--\"");
     /* A user of flock(1) may have meant: KEY CMD -- ARG. */
-    if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && is_program(o->args[1]))
+    if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && find_program(o->args[1], path))
         say("'%s' before \"--\" is taken for a key, not for the command", o->args[1]);
     return 0;
 }

@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,9 +55,56 @@ pid_t start_command(const struct job *job, int session_fd, int death, int *ret_e
     return pid;
 }
 
+static int is_executable(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && S_ISREG(s.st_mode) && !access(path, X_OK);
+}
+
+int find_program(const char *word, char path[PROGRAM_CAP])
+{
+    const char *dirs = getenv("PATH");
+    int n = snprintf(path, PROGRAM_CAP, "%s", word);
+    if (strchr(word, '/')) return n < PROGRAM_CAP && is_executable(path);
+    for (; dirs && *dirs; dirs += strcspn(dirs, ":"), dirs += *dirs == ':') {
+        int dir = (int)strcspn(dirs, ":");
+        n = snprintf(path, PROGRAM_CAP, "%.*s/%s", dir, dirs, word);
+        if (dir && n < PROGRAM_CAP && is_executable(path)) return 1;
+    }
+    return 0;
+}
+
+/* Writes the interpreter that the first line of a script names; "" if it names none. */
+static void read_interpreter(const char *path, char *to, size_t cap)
+{
+    char line[128];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
+    if (fd >= 0) close(fd);
+    line[n > 0 ? n : 0] = 0;
+    *to = 0;
+    if (strncmp(line, "#!", 2)) return;
+    const char *name = line + 2 + strspn(line + 2, " \t");
+    snprintf(to, cap, " '%.*s'", (int)strcspn(name, " \t\n"), name);
+}
+
+/* Says why the command can't be executed. The kernel doesn't tell a missing program from one whose
+   interpreter, or dynamic linker, is missing. */
+static void say_not_started(const char *word, int why, const char *state)
+{
+    char path[PROGRAM_CAP], interpreter[140];
+    if (why == ENOENT && find_program(word, path)) {
+        read_interpreter(path, interpreter, sizeof interpreter);
+        say("%s: execute '%s': the file is there, but its interpreter%s isn't; %s", command_about,
+            word, interpreter, state);
+    } else {
+        say("%s: execute '%s': %s; %s", command_about, word, strerror(why), state);
+    }
+}
+
 int not_started(char *const *argv, int why, const char *state)
 {
-    say("%s: execute '%s': %s; %s", command_about, argv[0], strerror(why), state);
+    say_not_started(argv[0], why, state);
     return why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
 }
 

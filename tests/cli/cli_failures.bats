@@ -115,6 +115,23 @@ END
     [ -e ran ]
 }
 
+@test "a program is there, but not its interpreter: which one" {
+    mkdir bin
+    printf '#! /no/such/sh -e\n' >bin/bad-script
+    printf '#!/bin/sh\r\n' >bin/dos
+    chmod +x bin/*
+    state="isn't; nothing was executed, and the lock is given back"
+    for word in ./bin/bad-script bad-script; do
+        for option in -o -F; do
+            PATH=$PWD/bin:$PATH run -127 holdfast run $option k -- "$word"
+            [ "$output" = "holdfast: run 'k': execute '$word': the file is there, but its\
+ interpreter '/no/such/sh' $state" ]
+        done
+    done
+    run -127 holdfast run k -- bin/dos
+    [[ $output == *"but its interpreter '/bin/sh?' $state" ]]
+}
+
 @test "a host that isn't known is away, whatever its name says" {
     export HOLDFAST_DRIVERS=$BUILD
     # Two dots: no server is asked.
