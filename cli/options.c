@@ -307,13 +307,16 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     int rc = parse_upto(self, takes, style_of_flock ? argc : dashes, argv, style_of_flock, o);
     if (rc) return rc;
     if (!style_of_flock && o->n_args == 0) {
-        /* A "--" before the keys is for keys that look like options. There may be a second one,
+        /* A "--" before the keys is for keys that look like options. There may be another one,
            before the command. */
         int first = dashes + 1;
         keys_follow = 1;
         o->args = argv + first;
         o->n_args = argc - first;
-        for (dashes = first; dashes < argc && strcmp(argv[dashes], "--");) dashes++;
+        dashes = first;
+        if (argc - first > 2 && !strcmp(argv[first], "--") && !strcmp(argv[first + 1], "--"))
+            dashes++; /* the middle one of three is the key */
+        while (dashes < argc && strcmp(argv[dashes], "--")) dashes++;
         style_of_flock = dashes == argc;
         if (!style_of_flock) o->n_args = dashes - first;
     }

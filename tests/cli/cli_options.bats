@@ -59,6 +59,13 @@ refused() {
     holdfast run --at-least 1ms --max-hold 1h "$K" -- true
 }
 
+@test "keys that look like options stand between two --; so does the key --" {
+    for key in -n --; do
+        [ "$(timeout 60 "$HOLDFAST" run -- "$key" -- printenv HOLDFAST_KEY)" = "$key" ]
+    done
+    refused "no key" run -- -- true
+}
+
 @test "several keys and -c: what is meant is said, and nothing runs" {
     refused "'k2' is no command; several keys need" run k1 k2 -c 'touch ran'
     [ ! -e ran ]
