@@ -213,6 +213,13 @@ static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf
     return rc;
 }
 
+/* Returns 1 if this session's number isn't the one that the client was told: a pooler has told it a
+   number of its own. */
+static int through_pooler(const struct hf__my_link *link, const char *connection_id)
+{
+    return strtoul(connection_id, NULL, 10) != mysql_thread_id(link->my);
+}
+
 /* Checks that this server can be a store. */
 static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
@@ -233,21 +240,27 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
         snprintf(why, HF_KIT_WHY, "older than MariaDB 10.3");
     else if (strcmp(row[1], "0") != 0)
         snprintf(why, HF_KIT_WHY, "the server is read-only");
-    /* A pooler has told the client a number of its own. */
-    link->pooled = !why[0] && strtoul(row[2], NULL, 10) != mysql_thread_id(link->my);
+    link->pooled = !why[0] && through_pooler(link, row[2]);
     mysql_free_result(rows);
     return why[0] ? HF_UNSUPPORTED : 0;
 }
 
-/* Sets the session's settings. */
+/* Sets the session's settings. A pooler's number may be that of the session which `inspect` came
+   to, by chance; this request then comes to another one. */
 static int settle(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
     struct hf__sql sql = {NULL, 0, 0, 0};
     MYSQL_RES *rows;
     hf__my_put_settings(&sql, how);
+    hf__sql_put(&sql, ";\nSELECT CONNECTION_ID() LIMIT 1");
     int rc = ask(how, link, &sql, &rows, why);
-    if (!rc) mysql_free_result(rows);
-    return rc;
+    if (rc) return rc;
+    MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
+    int fits = row && row[0];
+    link->pooled = fits && through_pooler(link, row[0]);
+    if (!fits) snprintf(why, HF_KIT_WHY, "the answer doesn't fit the request");
+    mysql_free_result(rows);
+    return fits ? 0 : HF_UNAVAILABLE;
 }
 
 /* ---- connecting ---- */
@@ -261,7 +274,7 @@ static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
     a->own = NULL;
     link->until_us = until_us;
     int rc = inspect(l->how, link, a->why);
-    if (!rc) rc = settle(l->how, link, a->why);
+    if (!rc && !link->pooled) rc = settle(l->how, link, a->why);
     link->until_us = 0;
     link->settled = !rc;
     if (rc) hf__my_disconnect(link);

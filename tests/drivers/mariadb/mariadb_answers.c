@@ -44,6 +44,26 @@ static int replaces_with_others(void)
     return one.result;
 }
 
+/* Fails unless the first of two replaces by one request has that result, and the second one that
+   or UNKNOWN. */
+static void replaces_neither(int code)
+{
+    hf_row to, cur[2];
+    hf_error why[2] = {{0, 0, ""}, {0, 0, ""}};
+    hf_replace two[2];
+    hf_row_init(&to);
+    to.rev = to.token = 6;
+    to.done_us = 1;
+    for (int i = 0; i < 2; i++) {
+        hf_row_init(&cur[i]);
+        two[i] = (hf_replace){.key = &key, .seen = 5, .row = &to, .cur = &cur[i], .err = &why[i]};
+    }
+    (void)mariadb->replace_many(st, two, 2, hf__local_us() + 60000000);
+    for (int i = 0; i < 2; i++) hf_row_clear(&cur[i]);
+    assert_int_equal(two[0].result, code);
+    if (two[1].result != HF_UNKNOWN) assert_int_equal(two[1].result, code);
+}
+
 /* Numbers by which nothing was done have a code of their own. By any other, also one that no
    version has yet, a write may have been done; a read can be made again. */
 static void each_error_has_its_code(void **state)
@@ -110,11 +130,36 @@ static void what_fails_behind_a_write_leaves_it_open(void **state)
     mariadb->close(st);
 }
 
+/* Behind a pooler each request begins with the settings: if one is refused, nothing else is done.
+ */
+static void what_fails_at_a_setting_does_nothing(void **state)
+{
+    static const int numbers[][2] = {
+        {1227, HF_DENIED}, {1290, HF_UNAVAILABLE}, {1053, HF_UNKNOWN}, {65000, HF_UNKNOWN}};
+    (void)state;
+    my_pooled = 1;
+    said(my_opens("mariadb://u@HOST/db", 60000, &st), 0, NULL);
+    for (size_t i = 0; i < 2 * COUNT(numbers); i++) {
+        const int *n = numbers[i / 2];
+        said(replaces(5), 0, NULL);
+        said(replaces_with_others(), 0, NULL);
+        my_bad = (struct my_error){.part = MY_SETTINGS, .at = i % 2, .number = n[0]};
+        said(get(), n[1] == HF_UNKNOWN ? HF_UNAVAILABLE : n[1], "told so");
+        said(replaces(5), n[1], "told so");
+        said(replaces_with_others(), n[1], NULL);
+        replaces_neither(n[1]);
+        my_bad.part = NULL;
+    }
+    my_pooled = 0;
+    mariadb->close(st);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_error_has_its_code),
         cmocka_unit_test(what_fails_behind_a_write_leaves_it_open),
+        cmocka_unit_test(what_fails_at_a_setting_does_nothing),
     };
     if (!my_begin()) return 1;
     return TEST_MAIN(tests);

@@ -105,14 +105,3 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     refused 69
     [[ $output == *"'127.0.0.1:$none': "*"'[::1]:$none': "* ]]
 }
-
-@test "through a pooler that restores no settings: everything" {
-    port=$(free_port)
-    "$SOURCE/tests/drivers/mariadb/pooler.py" "$port" "$DIR/server.sock" >pooler.out 2>&1 3>&- &
-    STARTED+=($!)
-    await grep -q ready pooler.out
-    HOLDFAST_STORE="mariadb://127.0.0.1:$port/holdfast?user=holdfast"
-    use_all
-    "$BUILD/tests/conform" "$HOLDFAST_STORE" alone
-    "$BUILD/tests/lock_basic" "$HOLDFAST_STORE"
-}

@@ -15,6 +15,7 @@
 enum { AUTOCOMMIT = 2, MORE = 8, PACKET = 1 << 16 };
 
 struct my_error my_bad;
+int my_pooled;
 const hf_driver *mariadb;
 
 struct out {
@@ -107,10 +108,10 @@ static void put_greeting(struct out *o)
     begin(o);
     put(o,
         "\x0a"
-        "10.11.6-MariaDB\0"
-        "\1\0\0\0"
-        "12345678\0",
-        30);
+        "10.11.6-MariaDB\0",
+        17);
+    put_number(o, my_pooled ? 100001 : 1, 4);
+    put(o, "12345678\0", 9);
     put_number(o, 0xa20d, 2); /* long flags, a database, 4.1, transactions, scrambled passwords */
     put_number(o, 45, 1);
     put_number(o, AUTOCOMMIT, 2);
@@ -121,23 +122,42 @@ static void put_greeting(struct out *o)
     end(o);
 }
 
+/* Answers the settings at the front. Returns what is behind them; NULL: one was refused. */
+static const char *settings(struct out *o, const char *sql)
+{
+    for (int i = 0; !strncmp(sql, "SET autocommit", 14) || !strncmp(sql, "SET SESSION", 11); i++) {
+        int wanted = my_bad.number && my_bad.part && !strcmp(my_bad.part, MY_SETTINGS);
+        if (wanted && my_bad.at == i) {
+            put_error(o, my_bad.number);
+            return NULL;
+        }
+        put_ok(o, 1);
+        sql += strcspn(sql, "\n");
+        sql += *sql == '\n';
+    }
+    return sql;
+}
+
 /* 0: it is mute. */
 static int answer(struct out *o, const char *sql)
 {
     static const char *const version[] = {"10.11.6-MariaDB", "0", "1"};
     static const char *const told[] = {"0", "0", "1769860800000017"};
     static const char *const done[] = {"1", "0", "1769860800000017"};
-    int wanted = my_bad.part && strstr(sql, my_bad.part), writes = strncmp(sql, "SELECT", 6) != 0;
-    int fails = wanted && my_bad.number;
+    int wanted = my_bad.part && strstr(sql, my_bad.part);
     if (wanted && my_bad.mutes) {
         my_bad.mutes--;
         return 0;
     }
+    if (!(sql = settings(o, sql))) return 1;
+    int writes = strncmp(sql, "SELECT", 6) != 0, fails = wanted && my_bad.number;
     if (writes && !(fails && !my_bad.at)) put_ok(o, strchr(sql, ';') != NULL);
     if (fails) {
         put_error(o, my_bad.number);
     } else if (strstr(sql, "VERSION()")) {
         put_row(o, version, 3, 0);
+    } else if (strstr(sql, "CONNECTION_ID()")) {
+        put_row(o, version + 2, 1, 0);
     } else if (strstr(sql, "UTC_TIMESTAMP")) {
         put_row(o, writes ? done : told, 3, SAID_FIELDS);
     } else if (writes && strchr(sql, ';')) {

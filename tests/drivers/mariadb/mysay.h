@@ -15,6 +15,10 @@ struct my_error {
     int mutes;        /* how many of these requests get no answer at all */
 };
 extern struct my_error my_bad;
+/* The part that stands for the settings at the front of a request: `at` is the one that fails. */
+#define MY_SETTINGS "SET autocommit"
+/* 1: new connections are told another number than the server's, as by a pooler. */
+extern int my_pooled;
 extern const hf_driver *mariadb;
 
 /* Starts the server and finds the driver, once in a program. Returns 0 if the driver is missing,

@@ -4,7 +4,8 @@
 It listens on PORT of 127.0.0.1. Each request of a client is passed on by another one of a few
 connections to the server, as the user `holdfast`, and before each of them another client has
 changed the settings of that session. Only a session in a transaction stays with its client, as in
-the transaction mode of a pooler that restores no settings. It prints "ready" when it listens.
+the transaction mode of a pooler that restores no settings. The first client is told the number of
+the session that its first request comes to. It prints "ready" when it listens.
 """
 import collections
 import socket
@@ -13,6 +14,7 @@ import sys
 import threading
 
 SESSIONS = 6
+FIRST = 100000  # the clients' numbers
 # Less than these a pooler must be able to do: long flags, a database, protocol 4.1, transactions,
 # scrambled passwords, several statements and results, a plugin.
 CAPABILITIES = 0x000BA20D
@@ -83,7 +85,8 @@ class Session:
         self.sock.connect(path)
         self.others = others  # which of the settings comes next
         self.status = 2
-        packet(self.sock)
+        greeting = packet(self.sock)[1]
+        self.number = struct.unpack_from('<I', greeting, greeting.index(b'\0') + 1)[0]
         login = struct.pack('<IIB23x', CAPABILITIES, 1 << 24, 45)
         login += b'holdfast\0' + b'\0' + b'holdfast\0' + b'mysql_native_password\0'
         self.sock.sendall(framed(1, login))
@@ -127,7 +130,8 @@ class Session:
 class Pool:
     def __init__(self, path):
         self.path = path
-        self.free = collections.deque(None for _ in range(SESSIONS))
+        self.first = Session(path, 1)
+        self.free = collections.deque([self.first] + [None] * (SESSIONS - 1))
         self.changed = threading.Condition()
         self.count = 0
 
@@ -186,9 +190,11 @@ def main():
     pool = Pool(sys.argv[2])
     with socket.create_server(('127.0.0.1', int(sys.argv[1])), backlog=200) as listener:
         print('ready', flush=True)
-        for number in range(100001, 200000):
+        for number in range(FIRST, 2 * FIRST):
             client, _ = listener.accept()
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if number == FIRST:
+                number = pool.first.number
             threading.Thread(target=serve, args=(client, pool, number), daemon=True).start()
 
 
