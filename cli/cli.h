@@ -130,6 +130,10 @@ int open_at_once(hf **ret);
 /* Returns 1 if this failure may pass by itself: a server can't be reached, is starting, or has too
    many clients. An error with an errno comes from this machine, and doesn't pass. */
 int may_pass(const hf_error *err);
+/* Returns " (store URL, named by -S)", for messages, if the error says that the server can't be
+   reached; else "". Some stores don't connect before the first request. Good until the next call.
+ */
+const char *unreached_store(const hf_error *err);
 /* Does what open_at_once does, for a command that only reads; makes no store. If a store that was
    named isn't there, fails. If the default store isn't there, it counts as empty: returns 0, with
    NULL in *ret. */

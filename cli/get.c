@@ -133,7 +133,7 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
 {
     int code = err->code;
     if (code != HF_BUSY && code != HF_TIMEOUT) {
-        say("%s; %s", err->text,
+        say("%s%s; %s", err->text, unreached_store(err),
             code == HF_UNKNOWN ? "what the store has granted, or grants yet, ends by itself"
                                : command_undone);
         advise(code);

@@ -117,7 +117,7 @@ void advise(int code)
 
 int failed(const hf_error *err)
 {
-    say("%s", err->text);
+    say("%s%s", err->text, unreached_store(err));
     advise(err->code);
     return hf_code_exit_status(err->code);
 }

@@ -196,20 +196,35 @@ static void wipe_doubtful(char *url)
     if (at) memmove(host, at + 1, strlen(at));
 }
 
+/* Returns " (store URL, named by -S)", for messages. */
+static const char *which_store(void)
+{
+    static char *text;
+    char *shown = strdup(store_url);
+    if (shown) wipe_doubtful(shown);
+    free(text);
+    if (asprintf(&text, " (store %s, %s%s)", shown && *shown ? shown : "not shown",
+                 unnamed ? "" : "named by ", store_from) < 0)
+        text = NULL;
+    free(shown);
+    return text ? text : "";
+}
+
+const char *unreached_store(const hf_error *err)
+{
+    return err->code == HF_UNAVAILABLE && !err->sys ? which_store() : "";
+}
+
 /* Prints that the store can't be opened: for what, why, which store it is, and what the state is.
  */
 static int not_opened(const hf_error *err)
 {
-    char *shown = strdup(store_url);
-    if (shown) wipe_doubtful(shown);
-    say("%s: %s (store %s, %s%s)%s%s%s", command_about, err->text,
-        shown && *shown ? shown : "not shown", unnamed ? "" : "named by ", store_from,
-        command_undone ? "; " : "", command_undone ? command_undone : "",
+    say("%s: %s%s%s%s%s", command_about, err->text, which_store(), command_undone ? "; " : "",
+        command_undone ? command_undone : "",
         may_lack_password(err)
             ? "; the 'holdfast run' around this command passes on no password: "
               "name a file with the URL (-S @FILE), or with the password (?passfile=FILE)"
             : "");
-    free(shown);
     advise(err->code);
     return hf_code_exit_status(err->code);
 }

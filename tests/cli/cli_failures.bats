@@ -24,18 +24,22 @@ teardown() { cli_teardown; }
     done
 }
 
-@test "a store that fails at the first request: what is so then" {
+@test "a store that fails at the first request: which store it is, and what is so then" {
     export HOLDFAST_DRIVERS=$BUILD FIRESTORE_EMULATOR_HOST=127.0.0.1:1
     while IFS='|' read -r words state; do
         # shellcheck disable=SC2086
         run --separate-stderr holdfast -S firestore://p $words
         [ "$status" = 69 ]
         # shellcheck disable=SC2154 # bats sets it
-        [[ $stderr == "holdfast: firestore: get '$K': "*"connect to server; $state" ]]
+        [[ $stderr == "holdfast: firestore: "*"connect to server\
+ (store firestore://p, named by -S)$state" ]]
     done <<END
-run -n $K -- true|nothing was acquired, and nothing was executed
-once -n $K -- true|nothing was acquired, and nothing was executed
-acquire -n $K --lease 9|nothing was acquired
+run -n $K -- true|; nothing was acquired, and nothing was executed
+once -n $K -- true|; nothing was acquired, and nothing was executed
+acquire -n $K --lease 9|; nothing was acquired
+show $K|
+ls|
+forget $K|
 END
     run holdfast doctor redis://127.0.0.1:1
     [ "$status" = 69 ]

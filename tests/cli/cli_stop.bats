@@ -445,7 +445,8 @@ killed_at_once() {
         -- touch ran
     [ "$status" = 69 ]
     [ "${#lines[@]}" = 1 ]
-    [[ $output == *"acquire '$K': the store cannot be reached; nothing was acquired, "* ]]
+    [[ $output == *"acquire '$K': the store cannot be reached (store "* ]]
+    [[ $output == *", named by HOLDFAST_STORE); nothing was acquired, "* ]]
     [[ $output == *"and nothing was executed" ]]
     [ ! -e ran ]
 }
