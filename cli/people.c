@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -171,13 +170,6 @@ void show_owner(const char *owner, char *to, size_t cap)
     hf__show_text(part, to, cap);
 }
 
-/* Returns the number of the PID namespace of this process; 0: unknown. */
-static unsigned long long pid_namespace(void)
-{
-    struct stat s;
-    return stat("/proc/self/ns/pid", &s) ? 0 : s.st_ino;
-}
-
 void write_note(char note[HF_NOTE_CAP], char *const *argv)
 {
     char host[65] = "", user[64], numbers[80];
@@ -189,7 +181,8 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     add(note, HF_NOTE_CAP, " user=");
     encode(note, 160, user);
     snprintf(numbers, sizeof numbers,
-             " pid=%ld pidns=%llu command=", (long)(argv ? getpid() : getppid()), pid_namespace());
+             " pid=%ld pidns=%llu command=", (long)(argv ? getpid() : getppid()),
+             (unsigned long long)hf__pid_namespace());
     add(note, HF_NOTE_CAP, numbers);
     if (!argv) add_command_of(note, HF_NOTE_CAP, getppid());
     for (int i = 0; argv && argv[i]; i++) {
@@ -209,8 +202,8 @@ int is_carried(const hf_party_info *p)
     gethostname(host, sizeof host - 1);
     hf__show_text(host, shown, sizeof shown);
     return p->token && p->left_ms == HF_FOREVER && who.pid && !strcmp(who.host, shown) &&
-           who.pid_namespace && who.pid_namespace == pid_namespace() && kill((pid_t)who.pid, 0) &&
-           errno == ESRCH;
+           who.pid_namespace && who.pid_namespace == hf__pid_namespace() &&
+           kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
 
 /* Returns 1 if a user has chosen this owner; 0 if write_owner or the library has made it, which

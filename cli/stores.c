@@ -74,7 +74,8 @@ int stores_command(const struct command *self, int argc, char **argv)
     if (url) wipe_url(url);
     if (url && !o.json) {
         putchar('\n');
-        print_shown("Without -S the store is %s (%s).", *url ? url : "not shown", store_from);
+        print_shown("Without -S the store is %s (%s).",
+                    *url ? url : "a URL that can't be parsed, and isn't shown", store_from);
     }
     free(url);
     return finish_output();

@@ -29,8 +29,9 @@ CURLcode hf__curl_perform(CURLM **multi, CURL *easy)
 
 const char *hf__curl_why(CURLcode rc, const char *told)
 {
-    /* libcurl's own words: HTTP/0.9, or a wrong version. */
-    if (rc == CURLE_UNSUPPORTED_PROTOCOL) return "what answers there doesn't speak HTTP/1.1";
+    /* libcurl's own words: HTTP/0.9, or a wrong version. A libcurl without TLS says "https". */
+    if (rc == CURLE_UNSUPPORTED_PROTOCOL && strstr(told, "HTTP"))
+        return "what answers there doesn't speak HTTP/1.1";
     if (rc == CURLE_SSL_CONNECT_ERROR && strstr(told, "wrong version number"))
         return "what answers there doesn't speak TLS";
     return *told ? told : curl_easy_strerror(rc);

@@ -60,13 +60,15 @@ static void add_field(char *to, size_t cap, const char *name, const char *value)
 
 static void default_note(char note[HF_NOTE_CAP])
 {
-    char host[65] = "", pid[24], user[64];
+    char host[65] = "", pid[24], pidns[24], user[64];
     gethostname(host, sizeof host - 1);
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    snprintf(pidns, sizeof pidns, "%llu", (unsigned long long)hf__pid_namespace());
     hf__user_name(user, sizeof user);
     note[0] = 0;
     add_field(note, HF_NOTE_CAP, "host", host);
     add_field(note, HF_NOTE_CAP, "pid", pid);
+    add_field(note, HF_NOTE_CAP, "pidns", pidns);
     add_field(note, HF_NOTE_CAP, "user", user);
     add_field(note, HF_NOTE_CAP, "command", program_invocation_short_name);
 }

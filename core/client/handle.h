@@ -148,7 +148,7 @@ struct hf_lock {
                             this one may have at most */
     uint8_t claims;      /* the next renewal is also the claim of a handover: it isn't made early */
     int64_t corrupt_us;  /* local: when a renewal was answered with HF_CORRUPT, for the first time
-                            since  the row was last read; 0: the last read succeeded */
+                            since the row was read; 0: none since */
     uint8_t renewal_due; /* 0: the renewal isn't due yet; else the index of its queue, plus 1 */
 };
 

@@ -27,9 +27,9 @@ void hf__mark_expired(hf_lock *lock);
 void hf__mark_corrupt(hf_lock *lock, const hf_error *why);
 /* Notes that a renewal was answered with HF_CORRUPT. Two such answers are a loss if the second
    comes at least hf__renewal_pause_us after the first: a damage that lasts for less time, as while
-   a file is being restored, loses no lock. An answer that shows the row clears the first one. An
-   answer that says nothing about the row (UNKNOWN, UNAVAILABLE, DENIED) neither counts nor clears
-   it. */
+   a file is being restored, loses no lock. What clears the first one: a renewal that is stored,
+   hf_confirm, and a row that a batch or the expiry monitor has read. An answer that says nothing
+   about the row (UNKNOWN, UNAVAILABLE, DENIED) neither counts nor clears it. */
 void hf__renewal_corrupt(hf_lock *lock, const hf_error *why);
 /* Calls on_lost of a lost lock that has one. The callback may free the lock. Called with the mutex,
    which is released meanwhile. */

@@ -67,7 +67,8 @@ void hf__renewal_drop(hf_lock *lock);
 /* Notes that `times` more renewals weren't answered. The request of the next attempt has at most
    again_with renewals, this one included. */
 void hf__note_unanswered(hf_lock *lock, int times, uint32_t again_with);
-/* Returns the pause after a renewal that failed, in µs: a twelfth of the lease, 500 ms at most. */
+/* Returns the pause after a renewal that failed, in µs: a twelfth of the lease, 500 ms at most, 500
+   ms without a lease. */
 int64_t hf__renewal_pause_us(const hf_lock *lock);
 /* Plans another attempt, after that pause, for a renewal that failed with `rc`. `among`: how many
    renewals the request had. */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,6 +114,12 @@ void hf__user_name(char *to, size_t cap)
         snprintf(to, cap, "%s", name);
     else
         snprintf(to, cap, "%ld", (long)getuid());
+}
+
+uint64_t hf__pid_namespace(void)
+{
+    struct stat s;
+    return stat("/proc/self/ns/pid", &s) ? 0 : (uint64_t)s.st_ino;
 }
 
 /* ---- descriptors ---- */

@@ -47,6 +47,10 @@ void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
 /* Writes the name of this process's user, as the environment has it: a directory server, which
    getpwuid may ask, would take time. If the environment has none: "root", or the number. */
 void hf__user_name(char *to, size_t cap);
+
+/* Returns the number of the PID namespace of this process: a pid means the same process only within
+   one of them. 0: it can't be found. */
+uint64_t hf__pid_namespace(void);
 /* Returns a number that is another one in the child of a fork. */
 unsigned hf__fork_generation(void);
 /* The same number, to be read without a call. Valid after the first hf__fork_generation(). */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void told(void *arg, int code, hf_lock *l, const hf_error *err)
 {
@@ -371,7 +372,10 @@ static void a_note_has_what_fits(void **state)
 {
     (void)state;
     struct looks s = {0};
-    char user[64];
+    char user[64], pidns[48];
+    struct stat ns;
+    OK(stat("/proc/self/ns/pid", &ns));
+    snprintf(pidns, sizeof pidns, " pidns=%llu ", (unsigned long long)ns.st_ino);
     memset(user, '%', 63);
     user[63] = 0;
     char *was = getenv("USER") ? strdup(getenv("USER")) : NULL;
@@ -380,6 +384,7 @@ static void a_note_has_what_fits(void **state)
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(hf_peek(h, "k", see, &s, &stage_error));
     assert_non_null(strstr(s.note, "host="));
+    assert_non_null(strstr(s.note, pidns));
     assert_non_null(strstr(s.note, " user=%25%25"));
     assert_null(strstr(s.note, "=ommand"));
     OK(hf_release(lock, &stage_error));
