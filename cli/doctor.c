@@ -105,27 +105,21 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
     if (!rc && !r.damaged)
         snprintf(text, sizeof text, "the rows of all %llu keys can be read",
                  (unsigned long long)r.keys);
-    if (rc == HF_CORRUPT)
-        tell_setting(e, 0, err->text);
-    else if (!rc)
-        tell_setting(e, !r.damaged, text);
-    return rc == HF_CORRUPT ? 0 : rc;
+    if (!rc) tell_setting(e, !r.damaged, text);
+    return rc;
 }
 
 #define NO_VERDICT "the store is neither proved nor refuted"
 
-/* Reports why the examination can't go on. Only damage is a verdict. Returns the exit status. */
+/* Reports why the examination can't go on. Returns the exit status. */
 static int give_up(const hf_error *err)
 {
-    say("doctor: %s%s", err->text,
-        err->code == HF_CORRUPT ? "; do not trust it"
-        : err->sys == ENOENT    ? ""
-                                : "; " NO_VERDICT);
+    say("doctor: %s%s", err->text, err->sys == ENOENT ? "" : "; " NO_VERDICT);
     return hf_code_exit_status(err->code);
 }
 
-/* Lets the driver check the store's settings. If the driver refuses the store for one of them, that
-   is a failed check. Returns 0 or the exit status. */
+/* Lets the driver check the store's settings. If the driver refuses the store for one of them, or
+   finds it damaged, that is a failed check. Returns 0 or the exit status. */
 static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     hf_store *st;
@@ -136,14 +130,15 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
         tell_setting(e, 1, err.text);
         return 0;
     }
-    e->refused = rc == HF_UNSUPPORTED;
+    e->refused = rc == HF_UNSUPPORTED || rc == HF_CORRUPT;
     if (e->refused) tell_setting(e, 0, err.text);
     if (rc && st) drv->close(st);
     if (rc) return e->refused ? 0 : give_up(&err);
     rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
     if (!rc && drv->scratch) rc = read_all(drv, st, e, &err);
     drv->close(st);
-    return rc ? give_up(&err) : 0;
+    if (rc == HF_CORRUPT) tell_setting(e, 0, err.text);
+    return rc && rc != HF_CORRUPT ? give_up(&err) : 0;
 }
 
 /* ---- the trial, and what is left of it ---- */
@@ -253,7 +248,7 @@ static int prepare(struct trial *t, const hf_url *url, const struct examining *e
     if (t->scratch_rc == HF_DENIED && !e->absent) return 0;
     dismiss_janitor(t, 1);
     *err = t->scratch_error;
-    return err->code;
+    return t->scratch_rc;
 }
 
 static void tell_where(const struct trial *t, struct examining *e)

@@ -119,8 +119,12 @@ seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
 @test "doctor of a file that is no store: do not trust it" {
     echo 'not a store at all' >other
     run holdfast doctor "file:$PWD/other"
-    refused 65 "do not trust it"
+    [ "$status" = 65 ]
+    [[ $output == *"BAD "* && ${lines[-1]} == *"do not trust it" ]]
     [[ $output != *"neither proved nor refuted"* ]]
+    run holdfast doctor --json "file:$PWD/other"
+    [ "$status" = 65 ]
+    [[ $output == *'"safe":false'* ]]
 }
 
 # T: stopped; Z: ended; empty: gone.
