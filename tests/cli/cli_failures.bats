@@ -65,9 +65,9 @@ END
     PID=$!
     STARTED+=("$PID")
     exec 9>url
-    await eval 'grep -q "redis: " <(tr "\0" " " <"/proc/$PID/cmdline")'
-    run grep -a hunter2 "/proc/$PID/cmdline"
-    [ "$status" = 1 ]
+    # shellcheck disable=SC2016  # each time anew
+    await eval 'args=$(tr "\0" " " <"/proc/$PID/cmdline")
+        [[ $args == *"redis: "* && $args != *hunter2* ]]'
     echo mem: >&9
     exec 9>&-
     finished "$PID"
@@ -189,11 +189,14 @@ END
     [ "$status" != 0 ]
     [ "${#lines[@]}" = 1 ]
     : >zero
-    for command in "run -n $K -- true" "ls" "show $K" "once $K -- true" "doctor" "bench"; do
+    for command in "run -n $K -- true" "ls" "show $K" "once $K -- true" "bench"; do
         # shellcheck disable=SC2086
         run holdfast -S "file:$PWD/zero" $command
         refused 65
     done
+    run holdfast doctor "file:$PWD/zero"
+    [ "$status" = 65 ]
+    [ "${lines[-1]}" = '1 of 1 checks failed: do not trust it' ]
     echo 'not a store at all' >other
     run holdfast -S "file:$PWD/other" run "$K" -- true
     refused 65

@@ -111,7 +111,7 @@ Fl F No with any file' ]
     [ ! -e no-file ]
     # status 75; -E gives another
     [[ $table == *"status 75; Fl E No gives another"* ]]
-    eval "$(holdfast acquire "$K" --lease 60s)"
+    eval "$(holdfast acquire "$K" --lease 1h)"
     run flock path flock -n path true
     [ "$status" = 1 ]
     run holdfast run -n "$K" -- true
@@ -141,6 +141,7 @@ Fl F No with any file' ]
     [ "$(flock path "$HOLDFAST" run -n path -- echo ran)" = ran ]
     [ "$(holdfast run path -- flock -n path echo ran)" = ran ]
 }
+
 @test "README: unless a store is named, each user has one of their own" {
     sentence='Unless you name a store, each user has a `file:` store of their own.'
     grep -qF "$sentence" "$SOURCE/README.md"

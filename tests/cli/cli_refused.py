@@ -19,7 +19,7 @@ from cli_tty import HOLDFAST, LIMIT, key, main
 
 FIRST = 3       # so many requests are refused before the server accepts
 FOR_EVER = 1 << 30
-LIMIT_S = 2     # of the wait that is in vain
+LIMIT_S = 10    # of the wait that is in vain
 
 
 # ---- refusals ----

@@ -21,6 +21,7 @@ says_where() {
     holdfast run "$K-made" -- true
     run holdfast ls -v
     echo "$output"
+    [ "$status" = 0 ]
     grep -qxF "holdfast: $1" <<<"$output"
     run holdfast doctor
     echo "$output"

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHILD_S = 40, TRIES_S = 20, STAYS_MS = 20, MOST = 1 << 16 };
+enum { CHILD_S = 40, TRIES_S = 20, STAYS_MS = 100, MOST = 1 << 16 };
 
 static int to_stay; /* the lock with that number is stayed in; 0: none (atomic) */
 static __thread int is_main;

@@ -230,9 +230,9 @@ _opening = _Threads(float('inf'))   # which store a call of open will be isn't k
 
 
 def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
-    """Runs a call in a thread of the store. Without a store (None) it is being opened. At the end of
-    the program no thread goes on, and one may have stopped with the lock of _Threads; the stores are
-    closed by then."""
+    """Runs a call in a thread of the store. Without a store (None) it is being opened. At the end
+    of the program no thread goes on, and one may have stopped with the lock of _Threads; the
+    stores are closed by then."""
     if sys.is_finalizing():
         return
     if store is None:

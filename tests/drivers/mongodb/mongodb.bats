@@ -62,7 +62,7 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
 @test "ls -v and doctor say which collection and which database" {
     mongo
     says_where "the rows are documents of collection 'holdfast' in database 'app'"
-    HOLDFAST_STORE=${HOLDFAST_STORE%/*}/shop?collection=locks \
+    HOLDFAST_STORE="${HOLDFAST_STORE%/*}/shop?collection=locks" \
         says_where "the rows are documents of collection 'locks' in database 'shop'"
 }
 

@@ -20,8 +20,8 @@ struct writer {
     int failed; /* how many of its replaces */
 };
 
-/* Releases the key and acquires it again, as if no other client wrote in between: so both the short
-   statement is used and the long one, and the hint is read and written with each. */
+/* Releases the key and acquires it again, as if no other client wrote in between. The hint
+   is read and written with each. */
 static void *writes(void *arg)
 {
     struct writer *w = arg;
