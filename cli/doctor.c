@@ -137,8 +137,9 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
     if (!rc && drv->scratch) rc = read_all(drv, st, e, &err);
     drv->close(st);
-    if (rc == HF_CORRUPT) tell_setting(e, 0, err.text);
-    return rc && rc != HF_CORRUPT ? give_up(&err) : 0;
+    e->refused = rc == HF_CORRUPT;
+    if (e->refused) tell_setting(e, 0, err.text);
+    return rc && !e->refused ? give_up(&err) : 0;
 }
 
 /* ---- the trial, and what is left of it ---- */
@@ -239,8 +240,8 @@ static void dismiss_janitor(struct trial *t, int nothing_is_left)
     while (waitpid(t->janitor, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-/* Prepares the trial, on the store of the URL or on a scratch store. Signals are blocked meanwhile.
-   Returns: 0: `t` names the store, and has a janitor; negative: an error. */
+/* Prepares the trial, on the store of the URL or on a scratch store. The caller has blocked all
+   signals. Returns: 0: `t` names the store, and has a janitor; negative: an error. */
 static int prepare(struct trial *t, const hf_url *url, const struct examining *e, hf_error *err)
 {
     int rc = start_janitor(t, url, err);

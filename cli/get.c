@@ -123,8 +123,7 @@ static int held_too_long(const struct want *want, struct got *got)
     size_t first = 0;
     while (first + 1 < want->n && !got->locks[first]) first++;
     waiting_line_end();
-    say("the lock on '%s' has been held for as long as --max-hold allows, while others were waited "
-        "for",
+    say("'%s' was obtained, but --max-hold passed while other keys were waited for",
         want->keys[first]);
     return without(got, EXIT_LOST);
 }

@@ -77,7 +77,7 @@ int find_program(const char *word, char path[PROGRAM_CAP])
 /* Writes the interpreter that the first line of a script names; "" if it names none. */
 static void read_interpreter(const char *path, char *to, size_t cap)
 {
-    char line[128];
+    char line[256];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
     if (fd >= 0) close(fd);
@@ -92,11 +92,12 @@ static void read_interpreter(const char *path, char *to, size_t cap)
    interpreter, or dynamic linker, is missing. */
 static void say_not_started(const char *word, int why, const char *state)
 {
-    char path[PROGRAM_CAP], interpreter[140];
+    char path[PROGRAM_CAP], interpreter[264];
     if (why == ENOENT && find_program(word, path)) {
         read_interpreter(path, interpreter, sizeof interpreter);
-        say("%s: execute '%s': the file is there, but its interpreter%s isn't; %s", command_about,
-            word, interpreter, state);
+        say("%s: execute '%s': the file is there, but its interpreter%s or what that needs isn't; "
+            "%s",
+            command_about, word, interpreter, state);
     } else {
         say("%s: execute '%s': %s; %s", command_about, word, strerror(why), state);
     }

@@ -17,9 +17,9 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
    as is known; or the error. */
 int hf__wait_ask_first(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int *known,
                        int64_t until, struct hf_outcome *out, hf_error *err);
-/* Makes the request by a step. If other clients write first each time, calls the driver's
-   `acquire`, which can put the request into the queue whatever they write. Returns as
-   hf__wait_step. */
+/* Makes the request by a step. If other clients write first each time, and the store may append the
+   request, calls the driver's `acquire`. `acquire` compares no rev, so it doesn't fail just because
+   the row was written. Returns as hf__wait_step; HF_CONFLICT: the row needs a step. */
 int hf__wait_request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
                      struct hf_outcome *out, hf_error *err);
 

@@ -37,7 +37,7 @@ void hf__defer_cancel(hf *h, struct hf_entry *e, const uint8_t id[16]);
    because the renewer has other work. Called with the mutex, which may be released. Returns the
    local time of the next one, INT64_MAX: none; 0 if the mutex was released. */
 int64_t hf__deferred_cancels_tend(hf *h);
-/* Frees the list, when no other thread is left. */
+/* Frees the list of deferred cancels. It is called when all threads of the handle have ended. */
 void hf__deferred_cancels_close(hf *h);
 /*
  * Withdraws orphaned requests: those in `row` that name a session of this handle although no wait

@@ -268,10 +268,10 @@ static int updates(const struct hf_port *port)
     return port->caps.local && port->caps.local->update;
 }
 
-/* Returns 1 if a dead party may keep the key from the waiters, after an update that asked for no
-   deaths: the key was granted to a dead waiter; or the first waiter is dead; or, after a
-   withdrawal, a holder is dead (the waiter that was withdrawn may have been the first, on which the
-   others rely to notice that). */
+/* Returns 1 if a dead party may keep the key from the waiters, after an update that didn't know
+   which parties are dead: the key was granted to a dead waiter; or the first waiter is dead; or,
+   after a withdrawal, a holder is dead. (The withdrawn waiter may have been the first one, and the
+   others rely on the first one to notice a death.) */
 static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row)
 {
     int handed = 0, gives_up = ev->kind == HF_EV_WITHDRAW;

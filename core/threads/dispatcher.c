@@ -16,7 +16,8 @@
 /* Between two readings of the notifications the dispatcher makes so many looks at most, all begun
    within a quarter of the shortest claim timeout. */
 enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
-/* A longer look counts as this long in the average: the store was slow just then. */
+/* The average time of a look is over about LOOKS_AVERAGED looks. A look longer than LOOK_MOST_US
+   counts as LOOK_MOST_US: the store was slow just then. */
 enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
 /* Ends a wait that is over: wakes its caller's thread, or calls its callback. Called with the

@@ -246,7 +246,7 @@ static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char 
 }
 
 /* Sets the session's settings. A pooler's number may be that of the session which `inspect` came
-   to, by chance; this request then comes to another one. */
+   to, by chance; this request then probably comes to another one. */
 static int settle(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
 {
     struct hf__sql sql = {NULL, 0, 0, 0};

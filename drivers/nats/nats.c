@@ -179,7 +179,8 @@ static int nats_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, h
     snprintf(st->info, sizeof st->info, "$JS.API.STREAM.INFO.KV_%s", st->bucket);
     snprintf(st->query, sizeof st->query, "$JS.API.STREAM.MSG.GET.KV_%s", st->bucket);
     if (hf__nats_notify_open(&st->notify) && !rc)
-        rc = hf_fail(err, HF_UNAVAILABLE, errno, "nats: open '%s': no descriptor", url->safe);
+        rc = hf_fail(err, HF_UNAVAILABLE, errno, "nats: open '%s': eventfd: %s", url->safe,
+                     strerror(errno));
     if (!rc) rc = hf__nats_prepare(st, url->safe, err);
     if (rc) {
         nats_close(st);

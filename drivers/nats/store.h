@@ -70,7 +70,8 @@ int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY]);
 int hf__nats_code(int said);
 /* Returns the clock in the reply to STREAM.INFO; 0 if it has none. */
 int64_t hf__nats_clock(const json_t *info);
-/* Reads the clock of the server that the link leads to; for a bucket that doesn't exist. */
+/* Reads the clock of the server that the link leads to. The callers use it if the bucket doesn't
+   exist. Returns 0; or the HF_ code, with the reason. */
 int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t until_us,
                           int64_t *ret_clock_us, char why[HF_NATS_WHY]);
 /* Makes the bucket, unless it exists. */

@@ -17,6 +17,6 @@ teardown() { cli_teardown; }
     [ "$status" = 0 ]
     [[ $output == *"flock"*"x "* ]]
     [[ $stderr =~ other\ programs\ used\ ([0-9]+)\ %\ of\ the\ processors\ meanwhile ]]
-    [ "${BASH_REMATCH[1]}" -gt 60 ]
+    [ "${BASH_REMATCH[1]}" -ge 60 ]
     [ "${BASH_REMATCH[1]}" -le 100 ]
 }

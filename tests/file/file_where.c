@@ -92,6 +92,7 @@ static int new_home(void **unused)
     snprintf(store, sizeof store, "%s/.local/state/holdfast/locks", home);
     unsetenv("XDG_STATE_HOME");
     setenv("HOME", home, 1);
+    umask(022);
     passwd_home = mkdir_fails_at = NULL;
     is_root = everything_is_ours = no_access = 0;
     return __real_mkdir(home, 0700);

@@ -11,7 +11,7 @@ import select
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Set, TypeVar
 
 from . import _holdfast
 from ._errors import error
@@ -21,13 +21,13 @@ _ids = itertools.count(1)
 
 
 class _Post:
-    """One mailbox, the futures that wait for its messages, and the acquisitions that go on, each
-    with its store."""
+    """One mailbox, the futures that wait for its messages, and what gives up the acquisitions that
+    go on."""
 
     def __init__(self) -> None:
         self.box = _holdfast.Mailbox()
         self.waiting: Dict[int, Callable[[], Any]] = {}
-        self.started: Dict[int, Tuple[Any, Any]] = {}
+        self.acquiring: Dict[int, Callable[[], None]] = {}
 
     def read(self) -> None:
         for number in self.box.take():
@@ -35,10 +35,10 @@ class _Post:
             if tell:
                 tell()
 
-    def abandon(self) -> None:
+    def give_up(self) -> None:
         """Gives up the acquisitions. What they have brought is released."""
-        for store, waits in list(self.started.values()):
-            _abandon(store, waits)
+        for give_up in list(self.acquiring.values()):
+            give_up()
 
 
 class _Reader:
@@ -53,7 +53,7 @@ class _Reader:
         self.post.read()
 
     def __del__(self) -> None:
-        self.post.abandon()
+        self.post.give_up()
 
 
 _posts: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Post]]' = (
@@ -68,6 +68,17 @@ def _post(loop: asyncio.AbstractEventLoop) -> _Post:
         loop.add_reader(post.box.fileno(), _Reader(post))
         _posts[loop] = weakref.ref(post)
     return post
+
+
+@contextlib.contextmanager
+def acquiring(give_up: Callable[[], None]) -> Iterator[None]:
+    """Calls give_up if the running loop is closed before the end of the block."""
+    post, number = _post(loop()), next(_ids)
+    post.acquiring[number] = give_up
+    try:
+        yield
+    finally:
+        post.acquiring.pop(number, None)
 
 
 def _settle(future: 'asyncio.Future[None]') -> None:
@@ -151,15 +162,13 @@ async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
     waits = None
     try:
         waits = start(post.box, number)
-        post.started[number] = store, waits
-        await told
+        with acquiring(functools.partial(_abandon, store, waits)):
+            await told
     except BaseException:
         post.waiting.pop(number, None)
         if waits is not None:
             _abandon(store, waits)
         raise
-    finally:
-        post.started.pop(number, None)
     return waits.take()
 
 

@@ -7,6 +7,7 @@ import re
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, cast
 
+from . import _aio
 from ._errors import HoldfastError, error, invalid
 from ._holdfast import _leave_all, _release_all
 from ._locks import Lock
@@ -120,8 +121,9 @@ async def acquire_all_async(store: Any, keys: Iterable[str], options: Options) -
     asked, order, each = in_order(store, keys, options)
     got: Dict[str, Lock] = {}
     try:
-        for key in order:
-            got[key] = await store.acquire_async(key, **each())
+        with _aio.acquiring(lambda: _aio.later(Locks(got.values()).release, store)):
+            for key in order:
+                got[key] = await store.acquire_async(key, **each())
         return all_held(asked, got)
     except BaseException:
         with contextlib.suppress(HoldfastError):

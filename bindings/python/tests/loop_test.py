@@ -345,6 +345,27 @@ def a_closed_loop_s_wait_is_given_up():
                 kept[0]._log_destroy_pending = False
 
 
+def a_closed_loop_gives_back_the_first_of_several_keys():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        first, kept = key(), []
+        held = other.acquire(first + '/second')
+
+        async def main():
+            kept.append(asyncio.ensure_future(store.acquire_all_async([first, held.key])))
+            while not other.peek(held.key).waiters:
+                await asyncio.sleep(0.01)
+
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        assert not free(first)
+        loop.close()
+        until(lambda: free(first), 'held for ever')
+        until(lambda: not other.peek(held.key).waiters, 'still in the queue')
+        held.release()
+        LEFT.extend(kept)
+        kept[0]._log_destroy_pending = False
+
+
 _CLOSED = """
 import asyncio, os, sys
 import holdfast
