@@ -199,10 +199,11 @@ char *json_fields(const char *format, ...);
 
 /* Queues the text for a thread that writes it, and waits for that only while the descriptor takes
    text. `unless`: for a line on the terminal that is replaced later: the line isn't queued if
-   *unless is set, or if older text isn't written yet. Returns 1 if the text was queued or written.
-   Any thread may call this. */
-int output_add(const char *text, size_t n, const int *unless);
-/* Sets *stopped. When this returns, no output_add with it as `unless` is running. */
+   *unless is set, or if older text isn't written yet. `shown` (atomic; NULL: none) is set to 1 if
+   the text was queued or written. Returns 1 then. Any thread may call this. */
+int output_add(const char *text, size_t n, const int *unless, int *shown);
+/* Sets *stopped. When this returns, each output_add with it as `unless` has set its `shown`, or
+   will queue nothing. */
 void output_stop(int *stopped);
 /* Waits up to 300 ms for queued text to be written, before this process ends. */
 void output_end(void);

@@ -77,15 +77,14 @@ void live_show(const int *unless, const char *format, ...)
     hf__show_text(line, clean, sizeof clean);
     size_t used, n = fitting(clean, columns(), &used);
     int len = snprintf(out, sizeof out, "\r%.*s\033[K", (int)n, clean);
-    if (output_add(out, (size_t)len, unless ? unless : &never))
-        __atomic_store_n(&shown, 1, __ATOMIC_RELAXED);
+    output_add(out, (size_t)len, unless ? unless : &never, &shown);
 }
 
 void live_erase(void)
 {
     static const char blank[] = "\r\033[K";
     if (!__atomic_exchange_n(&shown, 0, __ATOMIC_RELAXED)) return;
-    output_add(blank, sizeof blank - 1, NULL);
+    output_add(blank, sizeof blank - 1, NULL, NULL);
 }
 
 /* ---- progress of work other than a wait ---- */

@@ -87,7 +87,7 @@ __attribute__((format(printf, 1, 0))) static void say_args(const char *format, v
     char whole[1152];
     int n = snprintf(whole, sizeof whole, "holdfast: %s%s\n", shown, end);
     refuse_reason(shown);
-    output_add(whole, (size_t)n, NULL);
+    output_add(whole, (size_t)n, NULL, NULL);
 }
 
 void say(const char *format, ...)

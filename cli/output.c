@@ -107,7 +107,7 @@ static void await_writer(int ms)
     out.late = out.n || out.taken;
 }
 
-int output_add(const char *text, size_t n, const int *unless)
+int output_add(const char *text, size_t n, const int *unless, int *shown)
 {
     pthread_mutex_lock(&out.mu);
     need_writer();
@@ -115,6 +115,8 @@ int output_add(const char *text, size_t n, const int *unless)
     /* A line that is replaced later isn't queued behind text that isn't written yet. */
     if (unless && (out.n || out.taken)) asked = 0;
     if (asked && room && out.runs > 0) {
+        /* Before the wait, during which another thread may have output_stop return. */
+        if (shown) __atomic_store_n(shown, 1, __ATOMIC_RELAXED);
         memcpy(out.text + out.n, text, n);
         out.n += n;
         pthread_cond_broadcast(&out.changed);
@@ -124,6 +126,8 @@ int output_add(const char *text, size_t n, const int *unless)
             out.late = 1;
     } else if (asked && room && writable(0) && write(STDERR_FILENO, text, n) < 0) {
         asked = 0;
+    } else if (asked && room && shown) {
+        __atomic_store_n(shown, 1, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&out.mu);
     return asked && room;

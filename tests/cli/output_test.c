@@ -1,6 +1,6 @@
 /*
- * output_test.c - messages of a process that ends on a busy machine, where the thread that writes
- * them has yet to run.
+ * output_test.c - messages on a busy machine: the process ends before the thread that writes them
+ * has run; the thread that shows a line hasn't run since the line was written.
  */
 #include "cli.h"
 #include "test.h"
@@ -13,6 +13,8 @@ enum { LOOKS = 6 };
 
 /* The writer writes when the end has looked that often whether it could. */
 static int waits, looks; /* atomic */
+static int shown;        /* whether a line is (atomic) */
+static int shown_then;   /* the same, when it was written */
 
 int __real_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
@@ -30,6 +32,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
     while (fd == STDERR_FILENO && __atomic_load_n(&waits, __ATOMIC_SEQ_CST) &&
            __atomic_load_n(&looks, __ATOMIC_SEQ_CST) < LOOKS)
         usleep(1000);
+    if (fd == STDERR_FILENO) shown_then = __atomic_load_n(&shown, __ATOMIC_SEQ_CST);
     return __real_write(fd, bytes, n);
 }
 
@@ -50,7 +53,7 @@ static void the_end_waits_for_what_can_be_written(void **state)
     (void)state;
     redirect(fds, &before);
     __atomic_store_n(&waits, 1, __ATOMIC_SEQ_CST);
-    int queued = output_add(line, sizeof line - 1, NULL);
+    int queued = output_add(line, sizeof line - 1, NULL, NULL);
     output_end();
     dup2(before, STDERR_FILENO);
     assert_true(queued);
@@ -60,9 +63,26 @@ static void the_end_waits_for_what_can_be_written(void **state)
     assert_memory_equal(got, line, sizeof line - 1);
 }
 
+/* From the moment at which it can be read, a line counts as shown: the next message, of another
+   thread, has to erase it. */
+static void a_line_that_is_written_counts_as_shown(void **state)
+{
+    static const int never;
+    int fds[2], before;
+    (void)state;
+    redirect(fds, &before);
+    __atomic_store_n(&waits, 0, __ATOMIC_SEQ_CST);
+    int queued = output_add(line, sizeof line - 1, &never, &shown);
+    output_end();
+    dup2(before, STDERR_FILENO);
+    assert_true(queued);
+    assert_int_equal(shown_then, 1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_that_is_written_counts_as_shown),
         cmocka_unit_test(the_end_waits_for_what_can_be_written),
     };
     return TEST_MAIN(tests);
