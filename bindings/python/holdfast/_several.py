@@ -125,6 +125,9 @@ async def acquire_all_async(store: Any, keys: Iterable[str], options: Options) -
             for key in order:
                 got[key] = await store.acquire_async(key, **each())
         return all_held(asked, got)
+    except GeneratorExit:   # the coroutine was dropped, and can't wait
+        _aio.later(Locks(got.values()).release, store)
+        raise
     except BaseException:
         with contextlib.suppress(HoldfastError):
             await Locks(got.values()).release_async()
