@@ -66,6 +66,14 @@ int wipe_url(char *text)
     return found;
 }
 
+/* Makes the text, which is given away, the store's URL; frees the one of an earlier -S. */
+static void keep_url(char *url)
+{
+    static char *kept;
+    free(kept);
+    store_url = kept = url;
+}
+
 /* Takes the URL from the first line of a file ("-": of standard input). Returns 0 or the exit
    status. */
 static int url_from_file(const char *name)
@@ -78,7 +86,7 @@ static int url_from_file(const char *name)
     if (f && f != stdin) fclose(f);
     if (n > 0) line[n = (ssize_t)hf__url_length(line)] = 0;
     if (n > 0) {
-        store_url = line;
+        keep_url(line);
         return 0;
     }
     free(line);
@@ -89,11 +97,12 @@ int take_url(char *arg)
 {
     if (!hf__url_length(arg)) return bad_usage("-S: an empty URL");
     if (*arg == '@') return url_from_file(arg + 1);
-    store_url = strdup(arg);
-    if (!store_url) {
+    char *copy = strdup(arg);
+    if (!copy) {
         say("out of memory");
         return EXIT_INTERNAL;
     }
+    keep_url(copy);
     size_t len = strlen(arg);
     secret_shown |= wipe_url(arg);
     size_t kept = strlen(arg);

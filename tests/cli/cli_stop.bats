@@ -157,7 +157,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     # Processes there are numbered anew: the holder's number is nobody's.
     run unshare -fp "$HOLDFAST" run -n "$K" true
     [ "$status" = 75 ]
-    [[ $output == *"pid $PID (sh -c "* && $output != *ended* ]]
+    [[ $output == *"pid $PID (sh -c "* && $output != *", ended"* ]]
     [[ $(unshare -fp "$HOLDFAST" show --json "$K") != *carried* ]]
 }
 

@@ -278,6 +278,8 @@ while True:
     [ "$STATUS" = 0 ]
     run holdfast -S "${HOLDFAST_TEST_TLS%%\?*}" run -n "$K" -- true
     refused 77
+    run holdfast -S "etcds:${HOLDFAST_STORE#etcd:}" run -n "$K" -- true
+    refused 69 "what answers there doesn't speak TLS"
 }
 
 @test "a key that needs a password is refused, and nobody is asked for it" {
