@@ -25,7 +25,10 @@ static int all_closed(void)
     if (stat("/dev/null", &null)) return 0;
     for (int fd = 0; fd < 3; fd++) {
         if (write(fd, text, sizeof text) >= 0 || errno != EBADF) return 0;
-        if (!fstat(fd, &s) && s.st_rdev != null.st_rdev) return 0;
+        /* What hf__low_hold puts there while another thread's request is under way is O_PATH. */
+        int flags = fcntl(fd, F_GETFL);
+        if (flags >= 0 && !(flags & O_PATH) && !fstat(fd, &s) && s.st_rdev != null.st_rdev)
+            return 0;
     }
     return 1;
 }
