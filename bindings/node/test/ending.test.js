@@ -8,6 +8,7 @@ const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
 const { execFileSync, fork } = require('node:child_process');
 const fs = require('node:fs');
+const path = require('node:path');
 const { Worker, isMainThread, parentPort } = require('node:worker_threads');
 const { open } = require('../lib/index.js');
 
@@ -40,6 +41,41 @@ const parts = {
             await store.close();
             process.exit(9);
         });
+        stay();
+        held();
+    },
+    // A handler that ends the process only if it is the only one, as that of signal-exit does.
+    async alone(url, key) {
+        const last = () => {
+            if (process.listenerCount('SIGTERM') > 1) return;
+            process.removeListener('SIGTERM', last);
+            process.kill(process.pid, 'SIGTERM');
+        };
+        if (key.endsWith('before')) process.on('SIGTERM', last);
+        const store = await open(url, { onSignals: 'release' });
+        if (!key.endsWith('before')) process.on('SIGTERM', last);
+        globalThis.kept = await store.acquire(key, { lease: LEASE });
+        stay();
+        held();
+    },
+    // A handler that lets the process go on; the next signal finds no handler.
+    async first(url, key) {
+        const store = await open(url, { onSignals: 'release' });
+        globalThis.kept = await store.acquire(key, { lease: LEASE });
+        process.once('SIGTERM', () => setImmediate(held));
+        stay();
+        held();
+    },
+    // A program may have the package twice: in two versions, or evaluated anew.
+    async copies(url, key) {
+        for (const name of Object.keys(require.cache))
+            if (name.startsWith(path.join(__dirname, '..', 'lib'))) delete require.cache[name];
+        const copy = require('../lib/index.js');
+        assert.notEqual(copy.open, open);
+        const how = { onSignals: 'release' }, one = await open(url, how);
+        const two = await copy.open(url, how);
+        globalThis.kept = [await one.acquire(key, { lease: LEASE }),
+            await two.acquire(`${key}/copy`, { lease: LEASE })];
         stay();
         held();
     },
@@ -145,6 +181,36 @@ test('onSignals: a handler of the program\'s own decides', async () => {
     child.kill('SIGTERM');
     assert.equal(await end, 9);
     await (await store.acquire(key, { wait: 0 })).release();
+});
+
+for (const when of ['before', 'after']) {
+    test(`onSignals: a handler that ends the process only if it is alone, added ${when}`,
+        async () => {
+            const { child, said, end } = begin('alone', `${fresh()}/${when}`);
+            await said;
+            child.kill('SIGTERM');
+            assert.equal(await end, 'SIGTERM');
+        });
+}
+
+test('onSignals: a handler lets the process go on, and the next signal ends it', async () => {
+    const key = fresh(), { child, said, end } = begin('first', key);
+    await said;
+    const handled = new Promise((resolve) => child.once('message', resolve));
+    child.kill('SIGTERM');
+    await handled;
+    child.kill('SIGTERM');
+    assert.equal(await end, 'SIGTERM');
+    await (await store.acquire(key, { wait: 0 })).release();
+});
+
+test('onSignals: two copies of the package in one process', async () => {
+    const key = fresh(), { child, said, end } = begin('copies', key);
+    await said;
+    child.kill('SIGTERM');
+    assert.equal(await end, 'SIGTERM');
+    for (const name of [key, `${key}/copy`])
+        await (await store.acquire(name, { wait: 0 })).release();
 });
 
 test('onSignals: nobody listens when the stores that asked for it are closed', async () => {
