@@ -120,17 +120,6 @@ def run_python(home, text, where):
           said)
 
 
-def manual(home):
-    """The example of holdfast(3) is a program, too."""
-    with open(os.path.join(SOURCE, 'man', 'holdfast.3'), encoding='utf-8') as file:
-        text = re.search(r'^\.Bd -literal\n(#include.*?)^\.Ed$', file.read(), flags=re.M | re.S)
-    home.write('page.c', text.group(1).replace('\\e', '\\'))
-    status, said = home.sh('cc -std=c11 -Wall -Wextra -Wpedantic -Werror -o page page.c '
-                           '$(pkg-config --cflags --libs holdfast) && ./page')
-    point(status == 0 and re.fullmatch(r'selling, by token \d+\n', said),
-          'the example of holdfast(3) compiles and runs', said)
-
-
 def manual_scripts(home):
     """The scripts of holdfast-acquire(1) run, and end if they get nothing."""
     with open(os.path.join(SOURCE, 'man', 'holdfast-acquire.1'), encoding='utf-8') as file:
@@ -230,7 +219,6 @@ def main():
                 runners[language](home, text, where)
             else:
                 point(False, f'{where}: nothing runs that', text)
-        manual(home)
         manual_scripts(home)
         moved(home)
     finally:
