@@ -6,6 +6,8 @@
  */
 #include "cli.h"
 
+#include "refusal.h"
+
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>

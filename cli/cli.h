@@ -145,12 +145,6 @@ int open_to_change(const char *key, hf **ret);
 int store_is_default(void);
 hf_options lock_options(const struct options *o);
 
-/* ---- start.c ---- */
-
-enum { PROGRAM_CAP = 4096 };
-/* Returns 1 if this word may be a program to run; `path` then says where it is. */
-int find_program(const char *word, char path[PROGRAM_CAP]);
-
 /* ---- people.c: describes holders and waiters ---- */
 
 struct person { /* what a note says; the strings are safe to show on a terminal */
@@ -348,25 +342,6 @@ int await_end_signal(int64_t until_us, int *ret_typed);
 /* If the signal came from the terminal (`typed`), ends this process by it: a shell that sees
    another end goes on with its script. Otherwise returns the exit status 128 + sig. */
 int end_by_signal(int sig, int typed);
-
-/* ---- refusal.c: what `acquire` prints instead of a grant: text that fails if it is evaluated ----
- */
-
-/* Makes this process print the refusal when it ends, even by a signal, until refuse_end. The
-   refusal is JSON if --json is among the arguments. */
-void refuse_begin(int argc, char *const *argv);
-/* Ends that: from here on a grant is printed, or help was. */
-void refuse_end(void);
-/* Call these around text that is printed instead of a grant (help, the version). A shell that
-   evaluates such text runs nothing of it, and the evaluation fails. */
-void answer_begin(void);
-void answer_end(void);
-/* Prints the refusal now, unless it was printed. Async-signal-safe. */
-void refuse(int status);
-/* Does what refuse does; JSON has the last message as the reason, too. Returns the status. */
-int refused(int status);
-/* Notes a message as the reason. */
-void refuse_reason(const char *text);
 
 /* ---- damage.c: a store that is truncated while it is mapped ---- */
 

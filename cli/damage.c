@@ -8,6 +8,8 @@
  */
 #include "cli.h"
 
+#include "refusal.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>

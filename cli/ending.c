@@ -12,6 +12,7 @@
 #include "cli.h"
 
 #include "os.h"
+#include "refusal.h"
 
 #include <poll.h>
 #include <stdlib.h>

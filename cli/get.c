@@ -7,6 +7,7 @@
 #include "admin.h"
 #include "holdfast_driver.h"
 #include "os.h"
+#include "refusal.h"
 
 #include <errno.h>
 #include <poll.h>

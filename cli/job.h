@@ -42,6 +42,10 @@ void keeper_dismiss(void);
 
 /* ---- start.c, child.c: running a command that holds locks ---- */
 
+/* Returns the path of the program that this word runs, as execvp(3) finds it; NULL: it runs none.
+   Good until the next call. */
+const char *find_program(const char *word);
+
 /* The session's descriptor gets at least this number: scripts use low numbers themselves. */
 enum { SESSION_FD_MIN = 100 };
 

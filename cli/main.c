@@ -3,7 +3,9 @@
  */
 #include "cli.h"
 
+#include "holdfast_driver.h"
 #include "os.h"
+#include "refusal.h"
 #include "shown.h"
 
 #include <ctype.h>
@@ -259,12 +261,12 @@ static int leading_options(int argc, char **argv, int *ret_at)
     return status;
 }
 
-/* Occupies the standard descriptors that the caller has closed (hf__low_hold), for as long as this
+/* Occupies the standard descriptors that the caller has closed (hf_low_hold), for as long as this
    process lives; otherwise the store's file would get such a number. Reads and writes on them fail
    as on a closed one, and the command doesn't inherit them. Returns 0 or the exit status. */
 static int keep_standard_descriptors(void)
 {
-    hf__low_hold();
+    hf_low_hold();
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0) {
             say("descriptor %d is closed, and nothing can be opened in its place: %s", fd,

@@ -5,9 +5,10 @@
  * options anywhere before the "--". Or as in flock(1): "KEY CMD ARG..." and "KEY -c 'SHELL
  * COMMAND'", with options before the key only.
  */
-#include "cli.h"
+#include "job.h"
 
 #include "option_table.h"
+#include "refusal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -269,7 +270,6 @@ static int contradiction(const struct options *o)
 static int flock_style(struct options *o)
 {
     static char *shell[4];
-    char path[PROGRAM_CAP];
     char **rest = o->args + 1;
     int n = o->n_args - 1;
     if (o->n_args < 1) return bad_usage("no key and no command");
@@ -282,7 +282,7 @@ static int flock_style(struct options *o)
         shell[1] = dash_c;
         shell[2] = rest[1];
         o->argv = shell;
-    } else if (n > 1 && !strcmp(rest[1], "-c") && !find_program(rest[0], path)) {
+    } else if (n > 1 && !strcmp(rest[1], "-c") && !find_program(rest[0])) {
         return bad_usage("'%s' is no command; several keys need \"--\" before the command: "
                          "KEY KEY -- sh -c '...'",
                          rest[0]);
@@ -300,7 +300,6 @@ static int flock_style(struct options *o)
 static int parse_with_command(const struct command *self, unsigned takes, int argc, char **argv,
                               struct options *o)
 {
-    char path[PROGRAM_CAP];
     int dashes = 1, keys_follow = 0;
     while (dashes < argc && strcmp(argv[dashes], "--")) dashes++;
     int style_of_flock = dashes == argc;
@@ -327,7 +326,7 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     o->argv = argv + dashes + 1;
     if (!*o->argv) return bad_usage("no command after \"--\"");
     /* A user of flock(1) may have meant: KEY CMD -- ARG. */
-    if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && find_program(o->args[1], path))
+    if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && find_program(o->args[1]))
         say("'%s' before \"--\" is taken for a key, not for the command", o->args[1]);
     return 0;
 }

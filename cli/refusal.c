@@ -8,6 +8,8 @@
  * that fails with the exit status when it is evaluated. This doesn't help if nothing can be printed
  * (SIGKILL, holdfast isn't found): see holdfast-acquire(1).
  */
+#include "refusal.h"
+
 #include "cli.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
 #include "cli.h"
 
 #include "os.h"
+#include "refusal.h"
 
 #include <sys/signalfd.h>
 #include <time.h>

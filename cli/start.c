@@ -61,17 +61,19 @@ static int is_executable(const char *path)
     return !stat(path, &s) && S_ISREG(s.st_mode) && !access(path, X_OK);
 }
 
-int find_program(const char *word, char path[PROGRAM_CAP])
+const char *find_program(const char *word)
 {
-    const char *dirs = getenv("PATH");
-    int n = snprintf(path, PROGRAM_CAP, "%s", word);
-    if (strchr(word, '/')) return n < PROGRAM_CAP && is_executable(path);
-    for (; dirs && *dirs; dirs += strcspn(dirs, ":"), dirs += *dirs == ':') {
-        int dir = (int)strcspn(dirs, ":");
-        n = snprintf(path, PROGRAM_CAP, "%.*s/%s", dir, dirs, word);
-        if (dir && n < PROGRAM_CAP && is_executable(path)) return 1;
+    static char path[4096];
+    const char *dirs = getenv("PATH"), *end;
+    if (!dirs) dirs = "/bin:/usr/bin"; /* as glibc and musl do */
+    if (strchr(word, '/')) return is_executable(word) ? word : NULL;
+    for (;; dirs = end + 1) {
+        end = strchrnul(dirs, ':');
+        const char *between = end == dirs ? "" : "/"; /* an empty one is the current directory */
+        int n = snprintf(path, sizeof path, "%.*s%s%s", (int)(end - dirs), dirs, between, word);
+        if (n < (int)sizeof path && is_executable(path)) return path;
+        if (!*end) return NULL;
     }
-    return 0;
 }
 
 /* Writes the interpreter that the first line of a script names; "" if it names none. */
@@ -92,8 +94,9 @@ static void read_interpreter(const char *path, char *to, size_t cap)
    interpreter, or dynamic linker, is missing. */
 static void say_not_started(const char *word, int why, const char *state)
 {
-    char path[PROGRAM_CAP], interpreter[264];
-    if (why == ENOENT && find_program(word, path)) {
+    char interpreter[264];
+    const char *path = why == ENOENT ? find_program(word) : NULL;
+    if (path) {
         read_interpreter(path, interpreter, sizeof interpreter);
         say("%s: execute '%s': the file is there, but its interpreter%s or what that needs isn't; "
             "%s",

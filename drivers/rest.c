@@ -89,10 +89,10 @@ static void ask(struct hf__rest *rest, const struct hf__rest_call *call, int num
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     if (hf__rest_begin(rest, link, call, left_ms, &q, r)) {
         if (!many) q.limit_ms = rest->io_timeout_ms; /* only the message of a timeout reads it */
-        unsigned held = hf__low_hold();              /* libcurl opens descriptors for itself, too */
+        hf_low_hold();                               /* libcurl opens descriptors for itself, too */
         hf__rest_socket_anew();
         CURLcode rc = hf__curl_perform(&rest->multi[many][number], *link);
-        hf__low_free(held);
+        hf_low_free();
         hf__rest_end(rest, *link, rc, &q, r);
     }
     hf__gate_end();

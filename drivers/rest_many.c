@@ -142,7 +142,7 @@ void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
 {
     int number = hf__pool_take(&rest->many_pool, until_us);
     struct hf__rest_lanes **lanes = number < 0 ? NULL : &rest->lanes[number];
-    unsigned held = hf__low_hold(); /* libcurl opens a pair of sockets of its own, too */
+    hf_low_hold(); /* libcurl opens a pair of sockets of its own, too */
     hf__gate_begin();
     if (lanes && !*lanes) *lanes = make_lanes();
     if (lanes && *lanes) {
@@ -154,6 +154,6 @@ void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
                              : (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
     }
     hf__gate_end();
-    hf__low_free(held);
+    hf_low_free();
     if (lanes) hf__pool_give(&rest->many_pool, number, *lanes != NULL);
 }

@@ -518,6 +518,18 @@ HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
 #endif
     ;
 
+/*
+ * A driver keeps no descriptor 0, 1 or 2, even if the program has closed them: what the program
+ * prints would land in what is opened there.
+ *
+ * hf_low_hold occupies those of them that are closed, while a library opens descriptors of its own.
+ * Reads and writes on them fail with EBADF, as if they were closed. Hold them only briefly.
+ * hf_low_free ends one hf_low_hold of this thread; the last one of all threads closes them. It
+ * keeps errno. Any thread may call both.
+ */
+HF_API void hf_low_hold(void);
+HF_API void hf_low_free(void);
+
 /* Defines a driver: HF_DRIVER_ENTRY(SCHEME) = {.abi = HF_DRIVER_ABI, ...}. In a module its symbol
    is HF_DRIVER_SYMBOL; in a driver that is built into the library, hf__SCHEME_driver, which is
    hidden. */

@@ -491,9 +491,9 @@ def do_step(name, function, ruined):
         pass
     if not step.passed and not step.failed:
         step.check(False, 'nothing ran', f'tools/test "{name}"')
-    step.log.close()
     with PRINTING:
         report.show(step, time.monotonic() - started, TOP)
+    step.log.close()
     return step
 
 

@@ -111,9 +111,9 @@ static const hf_driver *load(const char *scheme, const char *path, hf_error *err
         if (!strcmp(l->driver->name, scheme)) return l->driver;
     be_found();
     /* While 0, 1 and 2 are occupied, descriptors that the module opens on loading are above 2. */
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    hf__low_free(held);
+    hf_low_free();
     if (!module) {
         int sys = shortage(path);
         int code = sys == ENOMEM ? HF_NOMEM : sys ? HF_UNAVAILABLE : HF_INVALID;
@@ -273,9 +273,9 @@ typedef void see_fn(void *arg, const char *scheme, const hf_driver *driver, cons
 static void see_modules(const struct hf_module_dirs *d, int i, see_fn *see, void *arg)
 {
     struct dirent **file;
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     int n = d->dir[i][0] ? scandir(d->dir[i], &file, NULL, alphasort) : 0;
-    hf__low_free(held);
+    hf_low_free();
     for (int f = 0; f < n; f++) {
         char scheme[SCHEME_CAP], path[HF_MODULE_PATH + 64];
         hf_error err = {0, 0, ""};

@@ -30,7 +30,7 @@ struct span {
 
 struct parts {
     struct span scheme, user, password, host, port, path, query;
-    int has_authority, has_user, has_password, has_query, brackets;
+    int has_authority, has_user, has_password, brackets;
 };
 
 static int fail(const struct parts *p, const char *why, hf_error *err)
@@ -147,8 +147,7 @@ static const char *split(const char *text, struct parts *p)
     struct span behind = {find(p->path, ':'), mark};
     if (find(behind, '@') < mark)
         return "an '@' behind a ':' (before a host '//' is needed; in a path write %40)";
-    p->has_query = mark < all.to;
-    if (p->has_query) p->query = (struct span){mark + 1, all.to};
+    if (mark < all.to) p->query = (struct span){mark + 1, all.to};
     return NULL;
 }
 
@@ -257,23 +256,12 @@ static void put_text(struct out *o, const char *text)
     put(o, (struct span){text, text + strlen(text)});
 }
 
-/* Writes the query: as it stands if no value in it may be secret, otherwise without those that may.
- */
-static void put_query(struct out *o, struct span query)
+/* Writes the query without the values that may be secret. */
+static void put_query(struct out *o, struct span rest)
 {
-    struct span rest = query, name, value;
-    int found = 0;
-    while (rest.from < rest.to) {
-        next_pair(&rest, &name, &value);
-        found |= secret(name, value);
-    }
-    if (!found) {
-        put_text(o, "?");
-        put(o, query);
-        return;
-    }
     const char *before = "?";
-    for (rest = query; rest.from < rest.to;) {
+    while (rest.from < rest.to) {
+        struct span name, value;
         next_pair(&rest, &name, &value);
         if (name.from == value.to || secret(name, value)) continue;
         put_text(o, before);
@@ -297,7 +285,7 @@ static const char *build_safe(const struct parts *p, char *to, size_t cap)
     if (p->port.from < p->port.to) put_text(&o, ":");
     put(&o, p->port);
     put(&o, p->path);
-    if (p->has_query) put_query(&o, p->query);
+    put_query(&o, p->query);
     /* What is left may end in a blank, which parsing would cut off. */
     if (o.len < cap && to[o.len - 1] == ' ') {
         o.len--;

@@ -3,6 +3,8 @@
  */
 #include "os.h"
 
+#include "holdfast_driver.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -133,31 +135,6 @@ int hf__fd_above(int fd)
     return high;
 }
 
-/* Reads and writes on an O_PATH descriptor fail with EBADF. */
-unsigned hf__low_hold(void)
-{
-    unsigned held = 0;
-    for (int fd; (fd = open("/", O_PATH | O_CLOEXEC)) >= 0;) {
-        if (fd > STDERR_FILENO) {
-            close(fd);
-            break;
-        }
-        held |= 1U << fd;
-    }
-    return held;
-}
-
-/* A descriptor that another thread has replaced meanwhile (dup2) isn't O_PATH: it stays. */
-void hf__low_free(unsigned held)
-{
-    int sys = errno;
-    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
-        int flags = held & 1U << fd ? fcntl(fd, F_GETFL) : -1;
-        if (flags >= 0 && flags & O_PATH) close(fd);
-    }
-    errno = sys;
-}
-
 int hf__open(const char *path, int flags, unsigned mode)
 {
     return hf__open_at(AT_FDCWD, path, flags, mode);
@@ -165,11 +142,11 @@ int hf__open(const char *path, int flags, unsigned mode)
 
 int hf__open_at(int dir, const char *path, int flags, unsigned mode)
 {
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     int fd = dir == AT_FDCWD ? open(path, flags | O_CLOEXEC, mode)
                              : openat(dir, path, flags | O_CLOEXEC, mode);
-    hf__low_free(held);
-    /* `fd` may still be 0, 1 or 2, if hf__low_hold failed or another thread has closed one. */
+    hf_low_free();
+    /* `fd` may still be 0, 1 or 2, if hf_low_hold failed or another thread has closed one. */
     return hf__fd_above(fd);
 }
 

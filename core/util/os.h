@@ -69,15 +69,12 @@ extern unsigned hf__forks;
  * hf__open, hf__open_at (as openat), hf__fopen (for reading): always closed on exec; not even for a
  * moment at 0, 1 or 2. Return the descriptor or the stream, or -1 or NULL and errno.
  *
- * hf__low_hold: occupies those of 0, 1 and 2 that are closed, while another library opens
- * descriptors of its own. Reads and writes on them fail with EBADF, as if they were closed. Hold
- * them only briefly. Returns the set that was occupied, for hf__low_free, which keeps errno.
+ * While another library opens descriptors of its own, hf_low_hold (holdfast_driver.h) occupies
+ * them.
  */
 int hf__fd_above(int fd);
 int hf__open(const char *path, int flags, unsigned mode);
 int hf__open_at(int dir, const char *path, int flags, unsigned mode);
 FILE *hf__fopen(const char *path);
-unsigned hf__low_hold(void);
-void hf__low_free(unsigned held);
 
 #endif

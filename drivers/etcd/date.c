@@ -140,7 +140,7 @@ static void not_told(struct hf__et_date *date)
 int hf__et_date_need(struct hf__et_http *http, hf_error *err)
 {
     struct hf__et_date *date = &http->date;
-    char why[HF_ET_WHY] = "no time is left";
+    char why[HF_ET_WHY];
     int known, due, rc = 0;
     look(date, &known, &due);
     if (!due) return 0;

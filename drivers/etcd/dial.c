@@ -283,10 +283,10 @@ static void set_options(int fd)
 static int secure(const struct hf__et_http *http, struct hf__et_conn *c, const char *endpoint,
                   int64_t until_us, char why[HF_ET_WHY])
 {
-    unsigned held = hf__low_hold(); /* OpenSSL opens the files */
+    hf_low_hold(); /* OpenSSL opens the files */
     int rc = hf__et_check_files(http, why);
     if (!rc) rc = tls_set(http, c, why);
-    hf__low_free(held);
+    hf_low_free();
     if (!rc && !tls_begin(c, endpoint)) {
         snprintf(why, HF_ET_WHY, "TLS: out of memory");
         rc = HF_NOMEM;

@@ -121,9 +121,9 @@ static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, 
         !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, told) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
-        unsigned held = hf__low_hold(); /* libcurl opens descriptors for itself */
+        hf_low_hold(); /* libcurl opens descriptors for itself */
         rc = hf__curl_perform(&multi, c);
-        hf__low_free(held);
+        hf_low_free();
     }
     if (fd >= 0) close(fd);
     if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);

@@ -88,9 +88,9 @@ static void *look_up(void *arg)
     struct job *job = arg;
     struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     /* getaddrinfo's sockets must not be 0, 1 or 2, because the program may print there */
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     int failure = getaddrinfo(job->host, job->port, &want, &found), sys = errno;
-    hf__low_free(held);
+    hf_low_free();
     pthread_mutex_lock(&mu);
     struct job **at = &running;
     while (*at && *at != job) at = &(*at)->next;

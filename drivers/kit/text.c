@@ -88,17 +88,22 @@ int hf__quote_name(const char *name, char *ret, size_t cap)
     return 0;
 }
 
+int hf__next_option(const char **at, char *ret, size_t cap)
+{
+    *at += strspn(*at, "&");
+    size_t len = strcspn(*at, "=&");
+    snprintf(ret, cap, "%.*s", (int)len, *at);
+    int more = **at != 0;
+    *at += strcspn(*at, "&");
+    return more;
+}
+
 const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap)
 {
-    for (const char *p = url->query; *p;) {
-        size_t pair = strcspn(p, "&"), name = strcspn(p, "=&");
+    for (const char *at = url->query; hf__next_option(&at, ret, cap);) {
         size_t i = 0;
-        while (known[i] && (strlen(known[i]) != name || memcmp(known[i], p, name))) i++;
-        if (pair && !known[i]) {
-            snprintf(ret, cap, "%.*s", (int)name, p);
-            return ret;
-        }
-        p += pair + (p[pair] == '&');
+        while (known[i] && strcmp(known[i], ret)) i++;
+        if (!known[i]) return ret;
     }
     return NULL;
 }

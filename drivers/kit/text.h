@@ -26,6 +26,9 @@ int hf__read_marked(const char *from, char mark, char to[HF_KEY_CAP], uint32_t *
 /* Writes NAME as a quoted SQL identifier; `cap` of 160 is enough for every legal one. Returns 0, or
    HF_INVALID: not 1 to 63 bytes of UTF-8 without control characters. */
 int hf__quote_name(const char *name, char *ret, size_t cap);
+/* Writes the name of the parameter at *at in a URL's query, and goes on to the next. Returns 1; 0:
+   there is none. */
+int hf__next_option(const char **at, char *ret, size_t cap);
 /* Returns the first parameter of the URL's query that isn't one of `known` (which ends with NULL),
    or NULL if there is none. */
 const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap);

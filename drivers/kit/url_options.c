@@ -3,6 +3,8 @@
  */
 #include "url_options.h"
 
+#include "text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -54,15 +56,11 @@ static int unknown(const char *store, const hf_url *url, const char *name,
 static int all_known(const char *store, const hf_url *url, const struct hf__option *option,
                      size_t n, hf_error *err)
 {
-    for (const char *p = url->query; *p;) {
-        size_t pair = strcspn(p, "&"), len = strcspn(p, "=&"), i = 0;
-        while (i < n && (strlen(option[i].name) != len || memcmp(option[i].name, p, len))) i++;
-        if (pair && i == n) {
-            char name[NAME_CAP];
-            snprintf(name, sizeof name, "%.*s", (int)len, p);
-            return unknown(store, url, name, option, n, err);
-        }
-        p += pair + (p[pair] == '&');
+    char name[NAME_CAP];
+    for (const char *at = url->query; hf__next_option(&at, name, sizeof name);) {
+        size_t i = 0;
+        while (i < n && strcmp(option[i].name, name)) i++;
+        if (i == n) return unknown(store, url, name, option, n, err);
     }
     return 0;
 }

@@ -128,12 +128,12 @@ static enum hf__attempt_state begin(const struct login *l, struct hf__attempt *a
         return HF_ATTEMPT_FAILED;
     }
     hf__endpoint_text(&a->at, p->host);
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     p->status = mysql_real_connect_start(
         &connected, my, local ? NULL : p->host, how->user[0] ? how->user : NULL, l->password,
         how->database, (unsigned)strtoul(how->at.port[a->target], NULL, 10), local ? p->host : NULL,
         CLIENT_MULTI_STATEMENTS);
-    hf__low_free(held);
+    hf_low_free();
     int fd = (int)mysql_get_socket(my);
     if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
     /* The client has connected by the address. After the server's greeting it reads this text
@@ -156,11 +156,11 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
     struct pending *p = a->own;
     MYSQL *connected = NULL;
     struct hf__quiet quiet;
-    unsigned held = hf__low_hold(); /* it may open files */
+    hf_low_hold(); /* it may open files */
     hf__quiet(&quiet);
     p->status = mysql_real_connect_cont(&connected, p->my, p->status & ~MYSQL_WAIT_TIMEOUT);
     hf__loud(&quiet);
-    hf__low_free(held);
+    hf_low_free();
     return became(arg, a, connected);
 }
 

@@ -219,9 +219,9 @@ int hf__nats_log_in(const struct hf__nats_how *how, const char *host, const char
     snprintf(g->host, sizeof g->host, "%s", host);
     snprintf(g->url, sizeof g->url, "%s", url);
     snprintf(g->password, sizeof g->password, "%s", password);
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     int rc = start(g), left = !rc && await(g);
-    hf__low_free(held);
+    hf_low_free();
     if (left) {
         snprintf(why, HF_KIT_WHY, "no answer to the login in time");
         return HF_UNAVAILABLE;

@@ -80,13 +80,13 @@ static PQconninfoOption *effective(const struct hf__pg_how *how)
     static const char *const more[] = {"sslmode", "none of them", "password", "-", NULL};
     struct params p;
     make_params(&p, how, without, more);
-    unsigned held = hf__low_hold(); /* it may open a service file */
+    hf_low_hold(); /* it may open a service file */
     hf__gate_begin();
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
     PQconninfoOption *found = pg ? PQconninfo(pg) : NULL;
     PQfinish(pg);
     hf__gate_end();
-    hf__low_free(held);
+    hf_low_free();
     return found;
 }
 
@@ -186,7 +186,7 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
                        wanted);
     /* An address without a server: libpq checks the options, and then fails. */
     make_params(&p, how, without, more);
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     hf__gate_begin();
     int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
     /* Or libpq had no memory. */
@@ -197,7 +197,7 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
     if (bad) hf_fail(err, HF_INVALID, 0, "postgres: open: %.*s", (int)strcspn(told, "\n"), told);
     PQfinish(pg);
     hf__gate_end();
-    hf__low_free(held);
+    hf_low_free();
     return bad ? HF_INVALID : 0;
 }
 
@@ -223,11 +223,11 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
                           l->asks ? "sslpassword" : NULL, "none", NULL};
     struct params p;
     make_params(&p, l->how, without, more);
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     hf__gate_begin();
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
     hf__gate_end();
-    hf__low_free(held);
+    hf_low_free();
     a->own = pg;
     if (!pg) {
         a->code = HF_NOMEM;
@@ -245,11 +245,11 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     PGconn *pg = a->own;
     int tls = hf__pg_tls_goes_on(pg);
-    unsigned held = hf__low_hold(); /* libpq may open files, or another socket */
+    hf_low_hold(); /* libpq may open files, or another socket */
     hf__gate_begin();
     PostgresPollingStatusType next = PQconnectPoll(pg);
     hf__gate_end();
-    hf__low_free(held);
+    hf_low_free();
     if (next == PGRES_POLLING_FAILED) return refused(arg, a, tls);
     if (next == PGRES_POLLING_OK) return HF_ATTEMPT_READY;
     a->fd = PQsocket(pg);

@@ -118,9 +118,9 @@ static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_KIT_WH
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     int rc = load(r, ctx, r->ctx, why);
-    hf__low_free(held);
+    hf_low_free();
     if (rc)
         SSL_CTX_free(ctx);
     else

@@ -17,7 +17,7 @@ static int read_version(hf_store *st, uint64_t *ret)
     pthread_mutex_lock(&st->version_mu);
     int sq = SQLITE_OK;
     if (!st->version_db) {
-        unsigned held = hf__low_hold();
+        hf_low_hold();
         sq = sqlite3_open_v2(st->path, &st->version_db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
                              NULL);
         if (!sq) sq = sqlite3_busy_timeout(st->version_db, (int)st->io_timeout_ms);
@@ -27,10 +27,10 @@ static int read_version(hf_store *st, uint64_t *ret)
             sqlite3_close(st->version_db);
             st->version_db = NULL;
         }
-        /* The first step opens the WAL file, whose descriptor has to be made under hf__low_hold,
+        /* The first step opens the WAL file, whose descriptor has to be made under hf_low_hold,
            too. */
         if (!sq) sqlite3_step(st->version), sqlite3_reset(st->version);
-        hf__low_free(held);
+        hf_low_free();
     }
     if (!sq) {
         sq = sqlite3_step(st->version);

@@ -166,7 +166,7 @@ static int reconnect(hf_store *st, hf_error *err)
 {
     dev_t dev = st->dev;
     ino_t ino = st->ino;
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     int sq, rc = connect_file(st, st->path, 0, err);
     if (!rc && (st->dev != dev || st->ino != ino))
         rc = hf__sq_refuse(st->path, HF_CORRUPT, 0, "it was removed or replaced while it was open",
@@ -177,7 +177,7 @@ static int reconnect(hf_store *st, hf_error *err)
     if (!rc && (sq = hf__sq_prepare(st)) && sq != SQLITE_ERROR)
         rc = hf__sq_failed(st, sq, "open", st->path, HF_UNAVAILABLE, err);
     if (!rc) rc = settle(st, "open", st->path, err);
-    hf__low_free(held);
+    hf_low_free();
     if (rc) {
         hf__sq_drop_statements(st);
         sqlite3_close(st->db);
@@ -250,7 +250,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_lock(&st->mu);
     /* SQLite doesn't keep a descriptor below 3, but it opens the file there first, and another
        thread may print into it meanwhile. */
-    unsigned held = hf__low_hold();
+    hf_low_hold();
     struct stat s;
     int none = st->existing && !rc && stat(st->path, &s) && errno == ENOENT;
     if (none)
@@ -262,7 +262,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         hf_fail(err, rc, ENOENT,
                 "no store at '%s': the database has no table %s; the first lock makes it",
                 url->safe, st->table);
-    hf__low_free(held);
+    hf_low_free();
     pthread_mutex_unlock(&st->mu);
     if (rc) {
         sq_close(st);

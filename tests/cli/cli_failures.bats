@@ -134,6 +134,13 @@ END
     done
     run -127 holdfast run k -- bin/dos
     [[ $output == *"but its interpreter '/bin/sh?' or what that needs $state" ]]
+    # As execvp(3): an empty part of PATH is the current directory.
+    for path in "bin::/usr/bin" ":$PATH" "$PATH:" ""; do
+        cd bin
+        run -127 env PATH="$path" "$HOLDFAST" run k -- bad-script
+        cd ..
+        [[ $output == *"but its interpreter '/no/such/sh' or"* ]]
+    done
 }
 
 @test "a host that isn't known is away, whatever its name says" {

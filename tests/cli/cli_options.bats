@@ -71,6 +71,8 @@ refused() {
     [ ! -e ran ]
     run holdfast run k1 sh -c 'echo ran'
     [ "$output" = ran ]
+    run env -u PATH "$HOLDFAST" run k1 sh -c 'echo ran'
+    [ "$output" = ran ]
 }
 
 @test "flock's words do what they do in flock(1)" {

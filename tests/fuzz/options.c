@@ -44,7 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(as.size == sizeof as);
         want_args(&o, 1, 3, "key");
     }
-    free((void *)(uintptr_t)store_url);
     for (int i = 0; i < WORDS + 1; i++) free(made[i]);
     return 0;
 }
