@@ -1,5 +1,5 @@
 /*
- * dial.c - mariadb: connecting. See link.h.
+ * dial.c - mariadb: connecting. See store.h.
  *
  * Contents: what a refusal means; one attempt; the login; connecting.
  *
@@ -9,16 +9,13 @@
  * A thread is inside of kit/fork_gate.h while it is in the library, which has locks of the whole
  * process, as OpenSSL has.
  */
-#include "kit/dial.h"
-#include "kit/quiet.h"
-#include "link.h"
+#include "store.h"
 
 #include "os.h"
 
 #include <errmsg.h>
 #include <fcntl.h>
 #include <mysqld_error.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,22 +40,13 @@ struct pending {
    that is blocked for its errors, a node that isn't ready. */
 static int code_of(const struct hf__my_how *how, unsigned number)
 {
-    switch (number) {
-    case ER_ACCESS_DENIED_ERROR:
-    case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
-        /* The server has a new password already; the password file will soon have it. */
-        return how->opened && how->secret.path[0] ? HF_UNAVAILABLE : HF_DENIED;
-    case ER_DBACCESS_DENIED_ERROR:
-    case ER_HOST_NOT_PRIVILEGED:
-    case ER_ACCOUNT_HAS_BEEN_LOCKED:
-    case ER_MUST_CHANGE_PASSWORD_LOGIN:
-    case ER_NOT_SUPPORTED_AUTH_MODE:
-    case CR_AUTH_PLUGIN_CANNOT_LOAD: return HF_DENIED;
-    /* TLS worked before, so the failure is temporary: certificates are being renewed. */
-    case CR_SSL_CONNECTION_ERROR: return how->opened ? HF_UNAVAILABLE : HF_DENIED;
-    case ER_BAD_DB_ERROR: return HF_INVALID;
-    default: return HF_UNAVAILABLE;
-    }
+    int password = number == ER_ACCESS_DENIED_ERROR || number == ER_ACCESS_DENIED_NO_PASSWORD_ERROR;
+    int tls = number == CR_SSL_CONNECTION_ERROR;
+    /* The server has a new password already, and the password file will soon have it. TLS worked
+       before, so certificates are being renewed. */
+    if (how->opened && (tls || (password && how->secret.path[0]))) return HF_UNAVAILABLE;
+    if (tls || number == CR_AUTH_PLUGIN_CANNOT_LOAD) return HF_DENIED;
+    return hf__my_code(number, HF_UNAVAILABLE);
 }
 
 static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, MYSQL *my)
@@ -111,8 +99,7 @@ static enum hf__attempt_state became(const struct login *l, struct hf__attempt *
     /* Where the library uses TLS, it goes on as if the socket were ready. */
     if (!p->status) fcntl(a->fd, F_SETFL, O_NONBLOCK);
     if (!p->status) return HF_ATTEMPT_READY;
-    a->events = (short)((p->status & MYSQL_WAIT_READ ? POLLIN : 0) |
-                        (p->status & MYSQL_WAIT_WRITE ? POLLOUT : 0));
+    a->events = hf__my_events(p->status);
     return a->events & POLLIN ? HF_ATTEMPT_LINKED : HF_ATTEMPT_RUNS;
 }
 
@@ -164,21 +151,17 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
     return became(arg, a, connected);
 }
 
-static int connect_cont(void *arg, int ready)
-{
-    MYSQL *connected;
-    return mysql_real_connect_cont(&connected, arg, ready);
-}
-
 /* Ends an attempt. A call that is under way is finished first, so that the library frees its
    memory. */
 static void stop(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
+    MYSQL *connected;
     struct hf__quiet quiet;
     (void)arg;
     hf__quiet(&quiet);
-    if (p && p->status) hf__my_finish(p->my, p->status, connect_cont, p->my, 0);
+    while (p && p->status)
+        p->status = mysql_real_connect_cont(&connected, p->my, hf__my_await(p->my, p->status, 0));
     if (p && p->my) mysql_close(p->my);
     hf__loud(&quiet);
     free(p);
@@ -194,89 +177,54 @@ void hf__my_disconnect(struct hf__my_link *link)
     mysql_close(link->my);
     hf__loud(&quiet);
     link->my = NULL;
-    link->settled = 0;
 }
 
-int hf__my_broken(const struct hf__my_link *link)
-{
-    struct pollfd p = {(int)mysql_get_socket(link->my), POLLIN, 0};
-    return poll(&p, 1, 0) > 0;
-}
-
-static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf__sql *sql,
-               MYSQL_RES **ret, char why[HF_KIT_WHY])
-{
-    struct hf__my_failure failure;
-    int rc = hf__my_ask(how, link, sql, HF_UNAVAILABLE, ret, &failure);
-    hf__sql_free(sql);
-    if (rc) snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, failure.why);
-    return rc;
-}
-
-/* Returns 1 if this session's number isn't the one that the client was told: a pooler has told it a
-   number of its own. */
-static int through_pooler(const struct hf__my_link *link, const char *connection_id)
-{
-    return strtoul(connection_id, NULL, 10) != mysql_thread_id(link->my);
-}
-
-/* Checks that this server can be a store. */
-static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
+/* Checks that this server can be a store. If this session's number isn't the one that the client
+   was told, a pooler has told it a number of its own. */
+static int inspect(struct hf__my_link *link, char why[HF_KIT_WHY])
 {
     struct hf__sql sql = {NULL, 0, 0, 0};
-    MYSQL_RES *rows;
-    hf__sql_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY ", CONNECTION_ID() LIMIT 1");
-    int rc = ask(how, link, &sql, &rows, why);
-    if (rc) return rc;
-    MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
+    struct hf__my_reply r;
     int major = 0, minor = 0;
-    why[0] = 0;
-    if (!row || !row[0] || !row[1] || !row[2])
+    hf__sql_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY ", CONNECTION_ID() LIMIT 1");
+    int rc = hf__my_ask(link, &sql, HF_UNAVAILABLE, &r);
+    hf__sql_free(&sql);
+    snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, r.why);
+    if (rc) return rc;
+    if (!r.row || !r.row[0] || !r.row[1] || !r.row[2])
         snprintf(why, HF_KIT_WHY, "the answer doesn't fit the request");
-    else if (!strstr(row[0], "MariaDB"))
-        snprintf(why, HF_KIT_WHY, "the server is MySQL %.40s: only MariaDB is supported", row[0]);
-    else if (sscanf(row[0], "%d.%d", &major, &minor) != 2 || major < 10 ||
+    else if (!strstr(r.row[0], "MariaDB"))
+        snprintf(why, HF_KIT_WHY, "the server is MySQL %.40s: only MariaDB is supported", r.row[0]);
+    else if (sscanf(r.row[0], "%d.%d", &major, &minor) != 2 || major < 10 ||
              (major == 10 && minor < 3))
         snprintf(why, HF_KIT_WHY, "older than MariaDB 10.3");
-    else if (strcmp(row[1], "0") != 0)
+    else if (strcmp(r.row[1], "0") != 0)
         snprintf(why, HF_KIT_WHY, "the server is read-only");
-    link->pooled = !why[0] && through_pooler(link, row[2]);
-    mysql_free_result(rows);
+    else
+        link->pooled = strtoul(r.row[2], NULL, 10) != mysql_thread_id(link->my);
+    mysql_free_result(r.rows);
     return why[0] ? HF_UNSUPPORTED : 0;
-}
-
-/* Sets the session's settings. A pooler's number may be that of the session which `inspect` came
-   to, by chance; this request then probably comes to another one. */
-static int settle(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
-{
-    struct hf__sql sql = {NULL, 0, 0, 0};
-    MYSQL_RES *rows;
-    hf__my_put_settings(&sql, how);
-    hf__sql_put(&sql, ";\nSELECT CONNECTION_ID() LIMIT 1");
-    int rc = ask(how, link, &sql, &rows, why);
-    if (rc) return rc;
-    MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
-    int fits = row && row[0];
-    link->pooled = fits && through_pooler(link, row[0]);
-    if (!fits) snprintf(why, HF_KIT_WHY, "the answer doesn't fit the request");
-    mysql_free_result(rows);
-    return fits ? 0 : HF_UNAVAILABLE;
 }
 
 /* ---- connecting ---- */
 
+/* Checks the server, and sets the session's settings. A pooler's number may be that of the session
+   which the first request came to, by chance; the second one then probably comes to another one. */
 static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
 {
     struct login *l = arg;
     struct hf__my_link *link = l->link;
-    link->my = ((struct pending *)a->own)->my;
+    *link = (struct hf__my_link){.how = l->how, .my = ((struct pending *)a->own)->my};
     free(a->own);
     a->own = NULL;
     link->until_us = until_us;
-    int rc = inspect(l->how, link, a->why);
-    if (!rc && !link->pooled) rc = settle(l->how, link, a->why);
+    int rc = inspect(link, a->why);
+    link->settled = 1;
+    if (!rc && !link->pooled) {
+        link->pooled = 1; /* so that this request begins with the settings */
+        rc = inspect(link, a->why);
+    }
     link->until_us = 0;
-    link->settled = !rc;
     if (rc) hf__my_disconnect(link);
     return rc;
 }

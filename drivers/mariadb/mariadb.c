@@ -1,17 +1,14 @@
 /*
  * mariadb.c - mariadb://USER@HOST/DB, rows in a table. See store.h, doc/stores/mariadb.md.
  *
- * Contents: rows; many rows; the guard's fence; opening; what doctor looks at.
+ * Contents: rows; the guard's fence; opening; what doctor looks at. Replaces: replace.c.
  *
- * A write is one request of two statements: the write, in autocommit, which compares the rev; and a
- * SELECT that returns whether the write was done, the server's clock, and, if it wasn't done, the
- * row that is there. The write reads and locks the row's latest version, not that of a snapshot.
  * Texts are stored as bytes, so that no collation compares or pads them.
  *
- * The driver has 1,370 lines, not the 400 of a driver on the kit, for the library has neither a
- * deadline nor an end to a wait. Some 620 are connections and calls that wait for the socket with a
- * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 300 requests of
- * more than one statement and hundreds of renewals in one (request.c, replace_many.c); 80 the URL.
+ * The driver has 1,220 lines, not the 400 of a driver on the kit, for the library has neither a
+ * deadline nor an end to a wait. Some 550 are connections and calls that wait for the socket with a
+ * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c, options.c); 200
+ * are hundreds of replaces by one request (replace.c).
  */
 #include "store.h"
 
@@ -22,8 +19,8 @@
 
 /* ---- rows ---- */
 
-static int my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                  hf_error *err)
+int hf__my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err)
 {
     struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
@@ -33,88 +30,7 @@ static int my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     hf__sql_free(&sql);
     if (rc) return rc;
     *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
-    if (hf__my_has_row(&r)) rc = hf__my_decode(st, &r, row, "get", key->text, err);
-    mysql_free_result(r.rows);
-    return rc;
-}
-
-static void put_value(struct hf__sql *sql, const struct hf__fields *f, int i)
-{
-    if (hf__field[i].kind == HF_NUMBER)
-        hf__sql_put(sql, "%lld", (long long)f->n[i]);
-    else
-        hf__sql_put_bytes(sql, f->text[i], f->len[i]);
-}
-
-int hf__my_put_write(struct hf__sql *sql, const hf_store *st, const hf_rowkey *key, uint64_t seen,
-                     const hf_row *row, const char **ret_why)
-{
-    struct hf__fields f = HF_NO_FIELDS;
-    int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, ret_why) : 0;
-    if (!rc && row && !seen) {
-        hf__sql_put(sql, "INSERT INTO %s (`key`, ", st->table);
-        hf__sql_put_names(sql, "", '`', HF_FIELDS);
-        hf__sql_put(sql, ") VALUES (");
-        hf__sql_put_bytes(sql, key->text, key->len);
-        for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(sql, ", "), put_value(sql, &f, i);
-        hf__sql_put(sql, ")");
-    } else if (!rc) {
-        hf__sql_put(sql, row ? "UPDATE %s SET " : "DELETE FROM %s", st->table);
-        for (int i = 0; row && i < HF_FIELDS; i++) {
-            hf__sql_put(sql, "%s`%s` = ", i ? ", " : "", hf__field[i].name);
-            put_value(sql, &f, i);
-        }
-        hf__sql_put(sql, " WHERE `key` = ");
-        hf__sql_put_bytes(sql, key->text, key->len);
-        hf__sql_put(sql, " AND `rev` = %llu", (unsigned long long)seen);
-    }
-    hf__sql_put(sql, ";\n");
-    hf__free_fields(&f);
-    return rc;
-}
-
-/* Reads the present row into *cur (unless NULL), after a write that wasn't done and whose reply
-   doesn't have the row. Returns HF_CONFLICT or the error. */
-static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
-                    hf_error *err)
-{
-    int rc = cur ? my_get(st, key, cur, ret_clock_us, err) : 0;
-    return rc ? rc : HF_CONFLICT;
-}
-
-int hf__my_refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,
-                   hf_error *err)
-{
-    if (!cur) return HF_CONFLICT;
-    hf_row_clear(cur);
-    int rc = hf__my_has_row(r) ? hf__my_decode(st, r, cur, "replace", key, err) : 0;
-    return rc ? rc : HF_CONFLICT;
-}
-
-static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
-{
-    struct hf__sql sql = {NULL, 0, 0, 0};
-    struct hf__my_reply r;
-    const char *why = "";
-    int rc = hf__my_put_write(&sql, st, key, seen, row, &why);
-    if (rc) {
-        hf__sql_free(&sql);
-        return hf_fail(err, rc, 0, "mariadb: replace '%s': %s", key->text, why);
-    }
-    hf__my_put_told(&sql, st, key, 1);
-    rc = hf__my_request(st, &sql, 0, &r, "replace", key->text, err);
-    hf__sql_free(&sql);
-    if (rc == HF_CONFLICT) return conflict(st, key, cur, ret_clock_us, err);
-    if (rc) return rc;
-    int64_t done = hf__my_number(&r, HF_MY_DONE);
-    *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
-    if (done != 0 && done != 1)
-        rc = hf_fail(err, HF_UNKNOWN, 0,
-                     "mariadb: replace '%s': the answer doesn't fit the request", key->text);
-    /* otherwise there was no row to delete */
-    else if (!done && (row || seen || hf__my_has_row(&r)))
-        rc = hf__my_refused(st, &r, cur, key->text, err);
+    rc = hf__my_decode(st, &r, row, "get", key->text, err);
     mysql_free_result(r.rows);
     return rc;
 }
@@ -174,10 +90,9 @@ static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     hf__sql_free(&sql);
     if (!rc) mysql_free_result(r.rows);
     if (rc == HF_CONFLICT) /* rolled back, as a deadlock is: the request can be sent again */
-        return hf_fail(err, HF_UNKNOWN, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
+        return hf_fail(err, HF_UNKNOWN, 0, "mariadb: enter '%s': %s", key->text, r.why);
     if (!rc) return 0;
-    return hf__sql_enter_failed("mariadb", key, rc, r.failure.number == ER_SP_DOES_NOT_EXIST,
-                                r.failure.state, err);
+    return hf__sql_enter_failed("mariadb", key, rc, r.number == ER_SP_DOES_NOT_EXIST, r.state, err);
 }
 
 /* ---- opening ---- */
@@ -198,7 +113,7 @@ static int prepare(hf_store *st, hf_error *err)
     int64_t clock_us;
     hf_row row;
     hf_row_init(&row);
-    int rc = my_get(st, &any, &row, &clock_us, err);
+    int rc = hf__my_get(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
     /* If that row is damaged, the client that uses it reports the damage. */
     return rc == HF_CORRUPT ? 0 : rc;
@@ -284,8 +199,8 @@ HF_DRIVER_ENTRY(mariadb) = {
     .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1},
     .open = my_open,
     .close = my_close,
-    .get = my_get,
-    .replace = my_replace,
+    .get = hf__my_get,
+    .replace = hf__my_replace,
     .replace_many = hf__my_replace_many,
     .scan = my_scan,
     .enter = my_enter,

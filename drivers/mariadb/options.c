@@ -1,9 +1,8 @@
 /*
- * options.c - mariadb: what the URL says. See link.h.
+ * options.c - mariadb: what the URL says. See store.h.
  */
 #include "kit/text.h"
-#include "kit/url_options.h"
-#include "link.h"
+#include "store.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,10 +9,13 @@
 
 /* ---- connections ---- */
 
+/* A connection is broken if the other end has sent something, or has gone, since the last request.
+ */
 static int usable(void *of)
 {
     struct hf__my_link *link = of;
-    if (link->my && hf__my_broken(link)) hf__my_disconnect(link);
+    struct pollfd p = {link->my ? (int)mysql_get_socket(link->my) : -1, POLLIN, 0};
+    if (poll(&p, 1, 0) > 0) hf__my_disconnect(link);
     return link->my != NULL;
 }
 
@@ -31,13 +34,6 @@ void hf__my_put_link(hf_store *st, struct hf__my_link *link)
 
 /* ---- replies ---- */
 
-int hf__my_fetch(struct hf__my_reply *r)
-{
-    r->row = r->rows ? mysql_fetch_row(r->rows) : NULL;
-    r->len = r->row ? mysql_fetch_lengths(r->rows) : NULL;
-    return r->row != NULL;
-}
-
 int64_t hf__my_number(const struct hf__my_reply *r, int column)
 {
     return r->row[column] ? strtoll(r->row[column], NULL, 10) : 0;
@@ -53,17 +49,13 @@ struct hf__sql_row hf__my_row(const struct hf__my_reply *r)
     return row;
 }
 
-int hf__my_has_row(const struct hf__my_reply *r)
-{
-    return r->row[HF_MY_FIRST + HF_FIELD_REV] != NULL;
-}
-
 int hf__my_decode(const hf_store *st, const struct hf__my_reply *r, hf_row *row, const char *what,
                   const char *key, hf_error *err)
 {
     const struct hf__row_reader where = {"mariadb", what, key, st->empty};
     const struct hf__sql_row from = hf__my_row(r);
-    return hf__sql_read(&where, &from, row, err);
+    hf_row_clear(row);
+    return from.value[HF_FIELD_REV] ? hf__sql_read(&where, &from, row, err) : 0;
 }
 
 /* ---- requests ---- */
@@ -96,7 +88,7 @@ void hf__my_put_told(struct hf__sql *sql, const hf_store *st, const hf_rowkey *k
    *ret without rows (with a clock, if it is a read of one key). Otherwise the table is made, and
    the statement sent again. */
 static int ask_without_table(hf_store *st, struct hf__my_link *link, const struct hf__sql *sql,
-                             int reads, int ambiguous, MYSQL_RES **ret, struct hf__my_failure *f)
+                             int reads, int ambiguous, struct hf__my_reply *r)
 {
     struct hf__sql other = {NULL, 0, 0, 0};
     int read_nothing = st->existing && reads;
@@ -107,43 +99,34 @@ static int ask_without_table(hf_store *st, struct hf__my_link *link, const struc
     } else {
         put_create(&other, st->table);
     }
-    int rc = hf__my_ask(&st->how, link, &other, HF_UNAVAILABLE, ret, f);
+    int rc = hf__my_ask(link, &other, HF_UNAVAILABLE, r);
     hf__sql_free(&other);
-    if (rc || read_nothing) return rc;
-    mysql_free_result(*ret);
-    return hf__my_ask(&st->how, link, sql, ambiguous, ret, f);
+    return rc || read_nothing ? rc : hf__my_ask(link, sql, ambiguous, r);
 }
 
-int hf__my_request(hf_store *st, const struct hf__sql *sql, int reads, struct hf__my_reply *ret,
+int hf__my_request(hf_store *st, const struct hf__sql *sql, int reads, struct hf__my_reply *r,
                    const char *what, const char *key, hf_error *err)
 {
     int rc, ambiguous = reads ? HF_UNAVAILABLE : HF_UNKNOWN;
     int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
     struct hf__my_link *link = hf__links_get(&st->links, until_us, &rc, err);
-    *ret = (struct hf__my_reply){.rows = NULL};
-    struct hf__my_failure *f = &ret->failure;
+    *r = (struct hf__my_reply){.rows = NULL};
     if (!link) return rc;
-    rc = hf__my_ask(&st->how, link, sql, ambiguous, &ret->rows, f);
-    int missing = rc && f->number == ER_NO_SUCH_TABLE && !f->at;
-    if (missing && st->existing && !st->how.opened) {
-        hf__my_put_link(st, link);
-        st->absent = 1;
-        return hf__sql_no_table("mariadb", what, key, st->table, err);
-    }
-    if (missing) rc = ask_without_table(st, link, sql, reads, ambiguous, &ret->rows, f);
+    rc = hf__my_ask(link, sql, ambiguous, r);
+    int missing = rc && r->number == ER_NO_SUCH_TABLE && !r->at;
+    if (missing && st->existing && !st->how.opened) st->absent = 1;
+    if (missing && !st->absent) rc = ask_without_table(st, link, sql, reads, ambiguous, r);
     /* A replica may not have the latest rows, and this server has become one. */
-    if (!rc && hf__my_fetch(ret) && hf__my_number(ret, HF_MY_IS_READ_ONLY)) {
-        snprintf(f->why, sizeof f->why, "the server is read-only");
-        hf__my_disconnect(link);
-        rc = ambiguous;
-    } else if (!rc && !ret->row && reads <= 1) {
-        snprintf(f->why, sizeof f->why, "the answer doesn't fit the request");
-        rc = ambiguous;
-    }
+    int replica = !rc && r->row && hf__my_number(r, HF_MY_IS_READ_ONLY);
+    if (replica) hf__my_disconnect(link);
     hf__my_put_link(st, link);
-    if (!rc) return 0;
-    mysql_free_result(ret->rows);
+    if (st->absent) return hf__sql_no_table("mariadb", what, key, st->table, err);
+    if (!rc && !replica && (r->row || reads > 1)) return 0;
+    if (!rc) mysql_free_result(r->rows);
     if (rc == HF_CONFLICT && !reads) return rc;
     if (rc == HF_CONFLICT) rc = HF_UNAVAILABLE;
-    return hf_fail(err, rc, 0, "mariadb: %s '%s': %s", what, key, f->why);
+    return hf_fail(err, rc ? rc : ambiguous, 0, "mariadb: %s '%s': %s", what, key,
+                   rc        ? r->why
+                   : replica ? "the server is read-only"
+                             : "the answer doesn't fit the request");
 }
