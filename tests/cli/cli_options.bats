@@ -314,15 +314,23 @@ Fl F No with any file' ]
 }
 
 @test "ls, show and watch -v say which store it is, and how it is set up" {
-    holdfast -S "sqlite:$PWD/db" run "$K" -- true
-    for words in "ls" "show $K"; do
+    local url="sqlite:$PWD/db?table=shelf" where="in the table \"shelf\" of $PWD/db"
+    holdfast -S "$url" run "$K" -- true
+    for words in "ls" "show $K" "watch"; do
         # shellcheck disable=SC2086
-        run --separate-stderr holdfast -S "sqlite:$PWD/db" $words -v
-        [ "$status" = 0 ]
-        # shellcheck disable=SC2154  # run sets it
-        [[ $stderr == *"the store is sqlite:$PWD/db (-S)"*$'\n'"holdfast: "* ]]
-        [[ $output != *"the store is"* ]]
+        background -S "$url" $words -v
+        if [ "$words" = watch ]; then
+            await awk 'END { exit NR < 2 }' bg.err
+            kill "$PID"
+        fi
+        finished
+        grep -qxF "holdfast: the locks are $where" bg.err
+        [ "$STATUS" = 0 ] || [ "$words$STATUS" = watch143 ]
+        [[ $(<bg.err) == "holdfast: the store is $url (-S)"$'\n'* ]]
+        [[ $(<bg.out) != *"the store is"* ]]
     done
+    run holdfast -S "$url" doctor
+    grep -qxF "ok    the locks are $where" <<<"$output"
 }
 
 @test "ls: key, mode, age, lease and line, before who it is" {

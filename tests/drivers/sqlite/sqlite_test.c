@@ -122,6 +122,7 @@ static void names_of_files(void **state)
         {"sqlite:/tmp/x?a=b", "unknown option"},
         {"sqlite:/tmp/x?table=", "table: not a name"},
         {"sqlite:/tmp/x?table=sqlite_x", "table: not a name"},
+        {"sqlite:/tmp/x?table=main.holdfast", "table: not a name of 1 to 57 bytes without '.'"},
     };
     char text[600], long_name[80];
     for (size_t i = 0; i < COUNT(wrong); i++) {
