@@ -230,13 +230,12 @@ class Lock {
         }
     }
 
-    // Returns whether this lock excludes a request of such a mode for the key of that store until
-    // its holder ends it.
-    blocks(life, key, mode) {
-        if (this.key !== key || this.#life !== life || !this.leftMs) return false;
-        const [, lease, maxHold, , own, , flags] = plain(this.#want);
+    // Returns [mode, limit] if this lock holds the key of that store until its holder ends it.
+    lasts(life, key) {
+        if (this.key !== key || this.#life !== life || !this.leftMs) return undefined;
+        const [, lease, maxHold, , mode, limit, flags] = plain(this.#want);
         const ends = maxHold || flags & (FLAGS.noRenew | FLAGS.detached);
-        return (mode === 0 || mode !== own) && (!ends || (life.near && !lease));
+        return ends && !(life.near && !lease) ? undefined : [mode, limit];
     }
 
     // From here on a callback uses it, and may lose it.
@@ -257,7 +256,6 @@ class Lock {
 }
 
 const plain = (want) => (Array.isArray(want) ? want : [want, 0, 0, 0, 0, 0, 0]);
-
 const lost = (key, token) => makeError('LOST', `hold '${key}': token ${token} was lost`, key);
 
 function named(error, key) {
@@ -299,11 +297,22 @@ class Store {
     // Does what #start does. A request that would wait for a callback around it is only tried: the
     // store decides whether it has to wait at all.
     #ask(key, want, signal, keep) {
-        const [wait, , , , mode, , flags] = plain(want);
-        if (wait < Infinity || flags & FLAGS.recursive ||
-            !within((lock) => lock.blocks(this.#life, key, mode)))
+        const [wait, , , , mode, limit, flags] = plain(want);
+        if (wait < Infinity || flags & FLAGS.recursive || !this.#excluded(key, mode, limit))
             return this.#start(key, want, signal, keep);
         return this.#only(key, [0, ...plain(want).slice(1)], signal, keep);
+    }
+
+    // Returns whether callbacks around this call exclude the request. Shared holds don't exclude
+    // each other, and limited ones do when there are as many as the smallest of their limits.
+    #excluded(key, mode, limit) {
+        let n = 0;
+        return within((lock) => {
+            const [own, most] = lock.lasts(this.#life, key) ?? [];
+            if (own === undefined || mode === 0 || mode !== own) return own !== undefined;
+            limit = Math.min(limit, most);
+            return mode === 2 && ++n >= limit;
+        });
     }
 
     async #only(key, want, signal, keep) {
@@ -389,10 +398,8 @@ class Store {
     acquireAll(keys, options) {
         return acquireAll(this, keys, options);
     }
-
     async #runAll(keys, fn, options) {
-        const locks = await acquireAll(this, keys, options, 'run');
-        return around(locks, fn);
+        return around(await acquireAll(this, keys, options, 'run'), fn);
     }
 
     run(key, fn, options) {
@@ -562,7 +569,6 @@ async function around(lock, fn, release = () => lock.leave()) {
 const OPEN = new Set(['owner', 'note', 'ioTimeout', 'existing', 'onSignals']);
 const OPEN_EXISTING = 1; // HF_OPEN_EXISTING
 const SHOW = new Set(['signal']);
-
 const warned = new Set();
 
 // Warns once of each text in a process or worker.

@@ -223,6 +223,13 @@ test('shared and limited holds', async () => {
             await refused(one.acquire(key, other));
         }, how);
     }
+    // As many limited holds as one of the limits allows leave no room for another.
+    for (const [limits, limit] of [[[1], 1], [[2, 2], 2], [[1], 3], [[3, 2], 5]]) {
+        const nest = ([first, ...more]) => (first
+            ? one.run(key, () => nest(more), { limit: first })
+            : refused(one.run(key, never, { limit })));
+        await nest(limits);
+    }
     // The key admits several holders, so another one may be released first.
     await one.run(key, async () => {
         const others = await one.acquire(key, { limit: 2 });
