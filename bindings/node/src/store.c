@@ -89,18 +89,37 @@ static void close_start(struct store *s, napi_value *promise)
         close_body(job);
 }
 
-/* Closes all stores at once, because the environment ends. Events that are under way are dropped
-   later, and don't use what is freed here. */
+static void *end_body(void *store)
+{
+    close_now(store);
+    return NULL;
+}
+
+/* Closes all stores, because the process or the environment ends: side by side, because each server
+   that doesn't answer takes its time. Frees nothing, and makes no call of Node's. */
+void stores_leave(struct addon *a)
+{
+    for (struct store *s = a->stores; s; s = s->next) {
+        if (s->closing) continue;
+        close_begin(s);
+        if (s->next && !start_thread(&s->closer, end_body, s))
+            s->closer_runs = true;
+        else
+            close_now(s);
+    }
+    for (struct store *s = a->stores; s; s = s->next) {
+        if (s->closer_runs) pthread_join(s->closer, NULL);
+        s->closer_runs = false;
+    }
+}
+
+/* Closes all stores, because the environment ends. Events that are under way are dropped later, and
+   don't use what is freed here. */
 void stores_end(struct addon *a)
 {
+    stores_leave(a);
     for (struct store *s; (s = a->stores);) {
         a->stores = s->next;
-        if (s->closing && s->closer_runs) {
-            pthread_join(s->closer, NULL);
-        } else if (!s->closing) {
-            close_begin(s);
-            close_now(s);
-        }
         for (struct wait *w = s->waits; w; w = w->next) {
             hf_wait_free(w->w);
             w->w = NULL;
@@ -108,20 +127,6 @@ void stores_end(struct addon *a)
         locks_forget(s);
         s->refs = 1;
         store_unref(s);
-    }
-}
-
-/* Releases all locks, because the process exits. Frees nothing, and makes no call of Node's. */
-void stores_leave(struct addon *a)
-{
-    for (struct store *s = a->stores; s; s = s->next) {
-        if (s->closing && s->closer_runs) {
-            pthread_join(s->closer, NULL);
-            s->closer_runs = false;
-        } else if (!s->closing) {
-            close_begin(s);
-            close_now(s);
-        }
     }
 }
 
