@@ -1,12 +1,13 @@
 /*
  * dial.c - see dial.h.
  *
- * Contents: stream sockets; failures; names; attempts; the loop; what was tried.
+ * Contents: stream sockets; calls of ops; failures; names; attempts; the loop; what was tried.
  */
 #include "dial.h"
 
 #include "holdfast_driver.h"
 #include "os.h"
+#include "quiet.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -74,6 +75,23 @@ static void socket_stop(void *arg, struct hf__attempt *a)
 
 static const struct hf__dial_ops sockets = {socket_start, socket_step, socket_stop};
 
+/* ---- calls of ops ---- */
+
+/* Calls start or step of an attempt. A library may open files and sockets, and write to a
+   connection that is gone. */
+static enum hf__attempt_state call(struct hf__dial *d, struct hf__attempt *a,
+                                   enum hf__attempt_state (*op)(void *, struct hf__attempt *))
+{
+    struct hf__quiet quiet;
+    if (d->ops == &sockets) return op(d->arg, a);
+    hf_low_hold();
+    hf__quiet(&quiet);
+    enum hf__attempt_state state = op(d->arg, a);
+    hf__loud(&quiet);
+    hf_low_free();
+    return state;
+}
+
 /* ---- failures ---- */
 
 static int unfinished(const struct hf__attempt *a)
@@ -84,7 +102,10 @@ static int unfinished(const struct hf__attempt *a)
 
 static void stop(struct hf__dial *d, struct hf__attempt *a)
 {
+    struct hf__quiet quiet;
+    if (d->ops != &sockets) hf__quiet(&quiet);
     d->ops->stop(d->arg, a);
+    if (d->ops != &sockets) hf__loud(&quiet);
     a->fd = -1;
     a->own = NULL;
 }
@@ -196,7 +217,7 @@ static int64_t start_next(struct hf__dial *d, int64_t until_us)
         if (looks_up(d, a->target) && at_us < d->wait_us) at_us = d->wait_us;
         if (now_us < at_us) return at_us;
         d->start_us = now_us + HF_DIAL_STAGGER_MS * 1000;
-        became(d, a, d->ops->start(d->arg, a), until_us);
+        became(d, a, call(d, a, d->ops->start), until_us);
         if (a->state == HF_ATTEMPT_READY) break;
     }
     return INT64_MAX;
@@ -226,7 +247,7 @@ static void wait_and_step(struct hf__dial *d, int64_t wake_us, int64_t until_us)
     if (left_us < 0) left_us = 0;
     if (poll(p, n, left_us > 60000000 ? 60000 : (int)((left_us + 999) / 1000)) <= 0) return;
     for (nfds_t i = 0; i < n; i++)
-        if (of[i] && p[i].revents) became(d, of[i], d->ops->step(d->arg, of[i]), until_us);
+        if (of[i] && p[i].revents) became(d, of[i], call(d, of[i], d->ops->step), until_us);
 }
 
 int hf__dial_next(struct hf__dial *d, int64_t until_us, struct hf__attempt **ret)

@@ -63,7 +63,7 @@ struct hf__attempt {
  * is connected. With it a library that has its own sockets (libpq) logs in: `step` is called when
  * `fd` is ready for `events`. start and step set fd and events, and return the next state: RUNS,
  * LINKED, READY, or FAILED with code and why set. `stop` frees what is left in `own`; also after a
- * failure.
+ * failure. They are called as quiet.h says, start and step with descriptors 0, 1 and 2 occupied.
  */
 struct hf__dial_ops {
     enum hf__attempt_state (*start)(void *arg, struct hf__attempt *a);

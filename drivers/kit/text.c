@@ -73,17 +73,17 @@ int hf__read_marked(const char *from, char mark, char to[HF_KEY_CAP], uint32_t *
     return 1;
 }
 
-int hf__quote_name(const char *name, char *ret, size_t cap)
+int hf__quote_name(const char *name, char quote, char *ret, size_t cap)
 {
     size_t n = 0, len = strlen(name);
     if (!len || len > 63 || cap < 2 * len + 3 || !hf__is_utf8(name, len)) return HF_INVALID;
-    ret[n++] = '"';
+    ret[n++] = quote;
     for (const char *s = name; *s; s++) {
         if ((unsigned char)*s < 0x20) return HF_INVALID;
-        if (*s == '"') ret[n++] = '"';
+        if (*s == quote) ret[n++] = quote;
         ret[n++] = *s;
     }
-    ret[n++] = '"';
+    ret[n++] = quote;
     ret[n] = 0;
     return 0;
 }

@@ -23,9 +23,9 @@ int hf__is_utf8(const char *text, size_t len);
 char *hf__put_marked(char *to, char mark, char byte);
 int hf__read_marked(const char *from, char mark, char to[HF_KEY_CAP], uint32_t *ret_len);
 
-/* Writes NAME as a quoted SQL identifier; `cap` of 160 is enough for every legal one. Returns 0, or
-   HF_INVALID: not 1 to 63 bytes of UTF-8 without control characters. */
-int hf__quote_name(const char *name, char *ret, size_t cap);
+/* Writes NAME as an SQL identifier between two of `quote`; `cap` of 160 is enough for every legal
+   one. Returns 0, or HF_INVALID: not 1 to 63 bytes of UTF-8 without control characters. */
+int hf__quote_name(const char *name, char quote, char *ret, size_t cap);
 /* Writes the name of the parameter at *at in a URL's query, and goes on to the next. Returns 1; 0:
    there is none. */
 int hf__next_option(const char **at, char *ret, size_t cap);

@@ -1,7 +1,7 @@
 /*
  * dial.c - mariadb: connecting. See store.h.
  *
- * Contents: what a refusal means; one attempt; the login; connecting.
+ * Contents: what the URL says; what a refusal means; one attempt; the login; connecting.
  *
  * The library is given one numeric address at a time, so it never looks up a name, and never spends
  * the deadline on one server of a list: kit/dial.h divides the time.
@@ -9,9 +9,8 @@
  * A thread is inside of kit/fork_gate.h while it is in the library, which has locks of the whole
  * process, as OpenSSL has.
  */
+#include "kit/text.h"
 #include "store.h"
-
-#include "os.h"
 
 #include <errmsg.h>
 #include <fcntl.h>
@@ -19,6 +18,69 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define DEFAULT_SOCKET "/run/mysqld/mysqld.sock"
+
+/* ---- what the URL says ---- */
+
+static int bad(const hf_url *url, const char *name, const char *what, hf_error *err)
+{
+    return hf__option_refused("mariadb", url, name, what, err);
+}
+
+static int find_hosts(struct hf__my_how *how, const hf_url *url, const char *socket, hf_error *err)
+{
+    int named = url->host[0] || url->port;
+    if (*socket && named) return bad(url, "socket", "there is a host, too", err);
+    if (*socket && *socket != '/') return bad(url, "socket", "not a whole path", err);
+    if (!*socket) socket = DEFAULT_SOCKET;
+    int is = named ? hf__hosts_read(&how->at, url, 3306)
+                   : hf__hosts_add(&how->at, socket, strlen(socket), "");
+    return is ? 0 : bad(url, "the host", "not a list of up to 16 hosts", err);
+}
+
+/* Writes the table's name with its database, because a pooler may choose another database. */
+static int name_table(struct hf__my_how *how, const hf_url *url, const char *name,
+                      char table[2 * HF_MY_NAME], hf_error *err)
+{
+    char database[HF_MY_NAME], quoted[HF_MY_NAME];
+    const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
+    if (strpbrk(path, ".`") || hf__quote_name(path, '`', database, sizeof database))
+        return bad(url, "the path", "no name of a database: write mariadb://HOST/DATABASE", err);
+    if (!*name) name = "holdfast";
+    if (strpbrk(name, ".`") || hf__quote_name(name, '`', quoted, sizeof quoted))
+        return bad(url, "table", "not a NAME of 1 to 63 bytes without '`' and '.'", err);
+    snprintf(how->database, sizeof how->database, "%.63s", path);
+    snprintf(table, 2 * HF_MY_NAME, "%s.%s", database, quoted);
+    return 0;
+}
+
+int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_MY_NAME],
+                   hf_error *err)
+{
+    char socket[HF_HOST_TEXT], passfile[HF_SECRET_PATH], name[128];
+    const struct hf__option options[] = {{"passfile", HF_TEXT_OPTION(passfile)},
+                                         {"socket", HF_TEXT_OPTION(socket)},
+                                         {"ssl", .is_on = &how->tls},
+                                         {"ssl_ca", HF_TEXT_OPTION(how->files.ca)},
+                                         {"ssl_cert", HF_TEXT_OPTION(how->files.cert)},
+                                         {"ssl_key", HF_TEXT_OPTION(how->files.key)},
+                                         {"ssl_verify", .is_on = &how->verify},
+                                         {"table", HF_TEXT_OPTION(name)},
+                                         {"user", HF_TEXT_OPTION(how->user)}};
+    how->tls = -1;
+    how->verify = 1;
+    int rc = hf__options("mariadb", url, options, sizeof options / sizeof *options, err);
+    if (!rc) rc = find_hosts(how, url, socket, err);
+    if (!rc && how->user[0] && url->user[0]) rc = bad(url, "user", "there is one already", err);
+    if (!rc && !how->user[0]) memcpy(how->user, url->user, sizeof how->user);
+    memcpy(how->password, url->password, sizeof how->password);
+    if (!rc) rc = hf__option_passfile("mariadb", url, passfile, &how->secret, err);
+    if (!rc) rc = hf__option_tls("mariadb", url, "ssl", &how->files, &how->tls, err);
+    return rc ? rc : name_table(how, url, name, table, err);
+}
+
+/* ---- what a refusal means ---- */
 
 struct login {
     const struct hf__my_how *how;
@@ -33,37 +95,24 @@ struct pending {
     char host[HF_HOST_TEXT]; /* what the library is given */
 };
 
-/* ---- what a refusal means ---- */
-
-/* Returns the code for an error of a login, by its number. Numbers that aren't listed are
-   temporary: starting up and shutting down, too many connections of the server or the user, a host
-   that is blocked for its errors, a node that isn't ready. */
-static int code_of(const struct hf__my_how *how, unsigned number)
+/* Numbers that aren't listed are temporary: starting up and shutting down, too many connections of
+   the server or the user, a host that is blocked for its errors, a node that isn't ready. */
+static enum hf__attempt_state refused(const struct hf__my_how *how, struct hf__attempt *a,
+                                      MYSQL *my)
 {
+    unsigned number = mysql_errno(my);
     int password = number == ER_ACCESS_DENIED_ERROR || number == ER_ACCESS_DENIED_NO_PASSWORD_ERROR;
     int tls = number == CR_SSL_CONNECTION_ERROR;
+    a->code = tls || number == CR_AUTH_PLUGIN_CANNOT_LOAD ? HF_DENIED
+                                                          : hf__my_code(number, HF_UNAVAILABLE);
     /* The server has a new password already, and the password file will soon have it. TLS worked
        before, so certificates are being renewed. */
-    if (how->opened && (tls || (password && how->secret.path[0]))) return HF_UNAVAILABLE;
-    if (tls || number == CR_AUTH_PLUGIN_CANNOT_LOAD) return HF_DENIED;
-    return hf__my_code(number, HF_UNAVAILABLE);
-}
-
-static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, MYSQL *my)
-{
-    a->code = code_of(l->how, mysql_errno(my));
+    if (how->opened && (tls || (password && how->secret.path[0]))) a->code = HF_UNAVAILABLE;
     snprintf(a->why, sizeof a->why, "%.*s", (int)strcspn(mysql_error(my), "\n"), mysql_error(my));
     return HF_ATTEMPT_FAILED;
 }
 
 /* ---- one attempt ---- */
-
-/* Returns the library's time limit for a TLS handshake, in seconds. The handshake blocks, and may
-   take twice as long. */
-static unsigned handshake_s(const struct hf__my_how *how)
-{
-    return how->io_timeout_ms < 4000 ? 1 : (unsigned)(how->io_timeout_ms / 2000);
-}
 
 static int set_options(const struct hf__my_how *how, MYSQL *my)
 {
@@ -75,7 +124,8 @@ static int set_options(const struct hf__my_how *how, MYSQL *my)
               mysql_options(my, MYSQL_SET_CHARSET_NAME, "utf8mb4") ||
               mysql_options4(my, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "holdfast");
     if (how->tls) {
-        unsigned seconds = handshake_s(how);
+        /* The handshake blocks, and may take twice as long as the limit. */
+        unsigned seconds = how->io_timeout_ms < 4000 ? 1 : (unsigned)(how->io_timeout_ms / 2000);
         bad |= mysql_options(my, MYSQL_OPT_CONNECT_TIMEOUT, &seconds) ||
                mysql_options(my, MYSQL_OPT_SSL_ENFORCE, &yes) ||
                mysql_options(my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, how->verify ? &yes : &no);
@@ -94,7 +144,7 @@ static enum hf__attempt_state became(const struct login *l, struct hf__attempt *
 {
     struct pending *p = a->own;
     MYSQL *my = p->my;
-    if (!p->status && !connected) return refused(l, a, my);
+    if (!p->status && !connected) return refused(l->how, a, my);
     a->fd = (int)mysql_get_socket(my);
     /* Where the library uses TLS, it goes on as if the socket were ready. */
     if (!p->status) fcntl(a->fd, F_SETFL, O_NONBLOCK);
@@ -103,8 +153,9 @@ static enum hf__attempt_state became(const struct login *l, struct hf__attempt *
     return a->events & POLLIN ? HF_ATTEMPT_LINKED : HF_ATTEMPT_RUNS;
 }
 
-static enum hf__attempt_state begin(const struct login *l, struct hf__attempt *a)
+static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
 {
+    const struct login *l = arg;
     const struct hf__my_how *how = l->how;
     int local = how->at.host[a->target][0] == '/';
     struct pending *p = a->own = calloc(1, sizeof *p);
@@ -115,12 +166,10 @@ static enum hf__attempt_state begin(const struct login *l, struct hf__attempt *a
         return HF_ATTEMPT_FAILED;
     }
     hf__endpoint_text(&a->at, p->host);
-    hf_low_hold();
     p->status = mysql_real_connect_start(
         &connected, my, local ? NULL : p->host, how->user[0] ? how->user : NULL, l->password,
         how->database, (unsigned)strtoul(how->at.port[a->target], NULL, 10), local ? p->host : NULL,
         CLIENT_MULTI_STATEMENTS);
-    hf_low_free();
     int fd = (int)mysql_get_socket(my);
     if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
     /* The client has connected by the address. After the server's greeting it reads this text
@@ -129,25 +178,11 @@ static enum hf__attempt_state begin(const struct login *l, struct hf__attempt *a
     return became(l, a, connected);
 }
 
-static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
-{
-    struct hf__quiet quiet;
-    hf__quiet(&quiet);
-    enum hf__attempt_state state = begin(arg, a);
-    hf__loud(&quiet);
-    return state;
-}
-
 static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
     MYSQL *connected = NULL;
-    struct hf__quiet quiet;
-    hf_low_hold(); /* it may open files */
-    hf__quiet(&quiet);
     p->status = mysql_real_connect_cont(&connected, p->my, p->status & ~MYSQL_WAIT_TIMEOUT);
-    hf__loud(&quiet);
-    hf_low_free();
     return became(arg, a, connected);
 }
 
@@ -157,13 +192,10 @@ static void stop(void *arg, struct hf__attempt *a)
 {
     struct pending *p = a->own;
     MYSQL *connected;
-    struct hf__quiet quiet;
     (void)arg;
-    hf__quiet(&quiet);
     while (p && p->status)
         p->status = mysql_real_connect_cont(&connected, p->my, hf__my_await(p->my, p->status, 0));
     if (p && p->my) mysql_close(p->my);
-    hf__loud(&quiet);
     free(p);
 }
 

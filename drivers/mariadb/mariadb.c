@@ -5,10 +5,10 @@
  *
  * Texts are stored as bytes, so that no collation compares or pads them.
  *
- * The driver has 1,220 lines, not the 400 of a driver on the kit, for the library has neither a
- * deadline nor an end to a wait. Some 550 are connections and calls that wait for the socket with a
- * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c, options.c); 200
- * are hundreds of replaces by one request (replace.c).
+ * The driver has 1,130 lines, not the 400 of a driver on the kit, for the library has neither a
+ * deadline nor an end to a wait. Some 500 are connections and calls that wait for the socket with a
+ * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 110 are
+ * hundreds of replaces by one request (replace.c).
  */
 #include "store.h"
 
@@ -27,7 +27,6 @@ int hf__my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
     hf_row_clear(row);
     hf__my_put_told(&sql, st, key, 0);
     int rc = hf__my_request(st, &sql, 1, &r, "get", key->text, err);
-    hf__sql_free(&sql);
     if (rc) return rc;
     *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
     rc = hf__my_decode(st, &r, row, "get", key->text, err);
@@ -50,7 +49,6 @@ static int see_page(hf_store *st, struct hf__sql_scan *s)
     hf__sql_put_bytes(&sql, s->after, s->after_len);
     hf__sql_put(&sql, " ORDER BY o.`key` LIMIT %d", HF_MY_PAGE);
     int rc = hf__my_request(st, &sql, HF_MY_PAGE, &r, "list", s->all.prefix, s->err);
-    hf__sql_free(&sql);
     if (rc) return rc;
     for (; !rc && !s->all.stop && r.row; n++, hf__my_fetch(&r)) {
         const struct hf__sql_row row = hf__my_row(&r);
@@ -87,7 +85,6 @@ static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     hf__sql_put_bytes(&sql, key->text, key->len);
     hf__sql_put(&sql, ", %llu);\nSELECT 0, " HF_MY_HEAD, (unsigned long long)token);
     rc = hf__my_request(st, &sql, 0, &r, "enter", key->text, err);
-    hf__sql_free(&sql);
     if (!rc) mysql_free_result(r.rows);
     if (rc == HF_CONFLICT) /* rolled back, as a deadlock is: the request can be sent again */
         return hf_fail(err, HF_UNKNOWN, 0, "mariadb: enter '%s': %s", key->text, r.why);
@@ -106,22 +103,12 @@ static void my_close(hf_store *st)
     free(st);
 }
 
-/* Finds the table, or makes it if that is permitted, and checks that it can be read. */
-static int prepare(hf_store *st, hf_error *err)
+static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
     const hf_rowkey any = {.text = "holdfast", .len = 8};
     int64_t clock_us;
     hf_row row;
-    hf_row_init(&row);
-    int rc = hf__my_get(st, &any, &row, &clock_us, err);
-    hf_row_clear(&row);
-    /* If that row is damaged, the client that uses it reports the damage. */
-    return rc == HF_CORRUPT ? 0 : rc;
-}
-
-static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
-                   hf_error *err)
-{
     (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mariadb: open '%s': out of memory", url->safe);
@@ -130,7 +117,11 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->existing = url->existing;
     int rc = hf__my_options(url, &st->how, st->table, err);
     snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
-    if (!rc) rc = prepare(st, err);
+    hf_row_init(&row);
+    /* Finds the table, or makes it if that is permitted, and checks that it can be read. */
+    if (!rc) rc = hf__my_get(st, &any, &row, &clock_us, err);
+    hf_row_clear(&row);
+    if (rc == HF_CORRUPT) rc = 0; /* the client that uses that row reports the damage */
     if (rc && st->absent) hf__sql_no_store(url, st->table, rc, err);
     if (rc) {
         my_close(st);
@@ -156,33 +147,29 @@ static int my_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     hf__sql_put_bytes(&sql, st->table + 1, (size_t)(name - st->table) - 3);
     hf__sql_put(&sql, " AND TABLE_NAME = ");
     hf__sql_put_bytes(&sql, name + 1, strlen(name) - 2);
-    hf__sql_put(&sql, "), IF(@@innodb_flush_method = 'nosync', 0, "
-                      "@@innodb_flush_log_at_trx_commit), @@innodb_doublewrite, "
+    hf__sql_put(&sql, "), @@innodb_flush_method <> 'nosync' AND "
+                      "@@innodb_flush_log_at_trx_commit IN (1, 3), "
+                      "CONCAT(@@innodb_doublewrite) NOT IN ('0', 'OFF'), "
                       "(SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES "
                       "WHERE VARIABLE_NAME = 'WSREP_ON')");
     int rc = hf__my_request(st, &sql, 1, &r, "inspect", st->table, err);
-    hf__sql_free(&sql);
     if (rc) return rc;
     const char *value[5];
     for (int i = 0; i < 5; i++)
         value[i] = r.row[HF_MY_FIRST + i] ? r.row[HF_MY_FIRST + i] : "not known";
+    int inno = !strcmp(value[1], "InnoDB"), kept = !strcmp(value[2], "1"), whole = *value[3] != '0';
     snprintf(text, sizeof text, "the locks are in the table %s", st->table);
     say(arg, 1, text);
     snprintf(text, sizeof text, "MariaDB %s, which may be written; waiters poll", value[0]);
     say(arg, 1, text);
-    int inno = !strcmp(value[1], "InnoDB");
-    snprintf(text, sizeof text,
-             inno ? "the table's engine is %s"
-                  : "the table's engine is %s, not InnoDB: a crash may damage it",
-             value[1]);
+    snprintf(text, sizeof text, "the table's engine is %s%s", value[1],
+             inno ? "" : ", not InnoDB: a crash may damage it");
     say(arg, inno, text);
-    int kept = !strcmp(value[2], "1") || !strcmp(value[2], "3");
     say(arg, kept,
-        kept ? "innodb_flush_log_at_trx_commit: what was answered is on disk"
-             : "innodb_flush_log_at_trx_commit or innodb_flush_method: what was answered may not "
-               "be on "
-               "disk");
-    int whole = strcmp(value[3], "0") != 0 && strcmp(value[3], "OFF") != 0;
+        kept
+            ? "innodb_flush_log_at_trx_commit: what was answered is on disk"
+            : "innodb_flush_log_at_trx_commit or innodb_flush_method: what was answered may not be "
+              "on disk");
     say(arg, whole,
         whole ? "innodb_doublewrite: a power cut doesn't damage the tables"
               : "innodb_doublewrite is off: a power cut may damage the tables");

@@ -24,52 +24,40 @@ static void fail(hf_replace *item, int code, const char *why)
     item->result = hf_fail(item->err, code, 0, "mariadb: replace '%s': %s", item->key->text, why);
 }
 
-static void put_value(struct hf__sql *sql, const struct hf__fields *f, int i)
-{
-    if (hf__field[i].kind == HF_NUMBER)
-        hf__sql_put(sql, "%lld", (long long)f->n[i]);
-    else
-        hf__sql_put_bytes(sql, f->text[i], f->len[i]);
-}
-
-/* Writes an INSERT, an UPDATE or a DELETE. */
-static void put_write(struct hf__sql *sql, const char *table, const hf_replace *item,
-                      const struct hf__fields *f)
-{
-    if (item->row && !item->seen) {
-        hf__sql_put(sql, "INSERT INTO %s (`key`, ", table);
-        hf__sql_put_names(sql, "", '`', HF_FIELDS);
-        hf__sql_put(sql, ") VALUES (");
-        hf__sql_put_bytes(sql, item->key->text, item->key->len);
-        for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(sql, ", "), put_value(sql, f, i);
-        hf__sql_put(sql, ")");
-        return;
-    }
-    hf__sql_put(sql, item->row ? "UPDATE %s SET " : "DELETE FROM %s", table);
-    for (int i = 0; item->row && i < HF_FIELDS; i++) {
-        hf__sql_put(sql, "%s`%s` = ", i ? ", " : "", hf__field[i].name);
-        put_value(sql, f, i);
-    }
-    hf__sql_put(sql, " WHERE `key` = ");
-    hf__sql_put_bytes(sql, item->key->text, item->key->len);
-    hf__sql_put(sql, " AND `rev` = %llu", (unsigned long long)item->seen);
-}
-
-/* Writes both statements. Returns 1; 0: the row can't be written, and the item has its result. */
-static int put(struct hf__sql *sql, const hf_store *st, hf_replace *item)
+/* Writes both statements of a replace; the first one is an INSERT, an UPDATE or a DELETE. `waits`:
+   1: it may wait for the row's lock. Returns 1; 0: the row can't be written, and the item has its
+   result. */
+static int put(struct hf__sql *sql, const hf_store *st, hf_replace *item, int waits)
 {
     struct hf__fields f = HF_NO_FIELDS;
     const char *why = "";
+    int inserts = item->row && !item->seen;
     int rc = item->row ? hf__put_fields(item->row, HF_JSON_TEXT, &f, &why) : 0;
     if (rc) {
+        hf__free_fields(&f);
         fail(item, rc, why);
-    } else {
-        put_write(sql, st->table, item, &f);
-        hf__sql_put(sql, ";\n");
-        hf__my_put_told(sql, st, item->key, 1);
+        return 0;
     }
+    hf__sql_put(sql, "%s%s%s %s%s", sql->len ? ";\n" : "",
+                waits ? "" : "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ",
+                !item->row ? "DELETE FROM"
+                : inserts  ? "INSERT INTO"
+                           : "UPDATE",
+                st->table, item->row ? " SET " : "");
+    for (int i = 0; item->row && i < HF_FIELDS; i++) {
+        hf__sql_put(sql, "%s`%s` = ", i ? ", " : "", hf__field[i].name);
+        if (hf__field[i].kind == HF_NUMBER)
+            hf__sql_put(sql, "%lld", (long long)f.n[i]);
+        else
+            hf__sql_put_bytes(sql, f.text[i], f.len[i]);
+    }
+    hf__sql_put(sql, inserts ? ", `key` = " : " WHERE `key` = ");
+    hf__sql_put_bytes(sql, item->key->text, item->key->len);
+    if (!inserts) hf__sql_put(sql, " AND `rev` = %llu", (unsigned long long)item->seen);
+    hf__sql_put(sql, ";\n");
+    hf__my_put_told(sql, st, item->key, 1);
     hf__free_fields(&f);
-    return !rc;
+    return 1;
 }
 
 /* Sets the item's result from the reply to its second statement. */
@@ -95,9 +83,8 @@ int hf__my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf_replace item = {.key = key, .seen = seen, .row = row, .cur = cur, .err = err};
     struct hf__sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
-    if (!put(&sql, st, &item)) return item.result;
+    if (!put(&sql, st, &item, 1)) return item.result;
     int rc = hf__my_request(st, &sql, 0, &r, "replace", key->text, err);
-    hf__sql_free(&sql);
     if (rc == HF_CONFLICT) { /* the reply doesn't have the row */
         rc = cur ? hf__my_get(st, key, cur, ret_clock_us, err) : 0;
         return rc ? rc : HF_CONFLICT;
@@ -131,17 +118,11 @@ struct many {
 static size_t put_all(struct many *m, struct hf__sql *sql)
 {
     size_t sent = 0;
-    while (sent < m->n && (!sent || sql->len < REQUEST)) {
-        size_t before = sql->len;
-        if (sent) hf__sql_put(sql, ";\n");
-        if (!m->alone) hf__sql_put(sql, "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ");
-        if (put(sql, m->st, m->item[sent])) {
+    while (sent < m->n && (!sent || sql->len < REQUEST))
+        if (put(sql, m->st, m->item[sent], m->alone))
             sent++;
-        } else {
-            sql->len = before;
+        else
             m->item[sent] = m->item[--m->n];
-        }
-    }
     return sent;
 }
 

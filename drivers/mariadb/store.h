@@ -70,11 +70,11 @@ struct hf__my_reply {
     struct hf__quiet quiet;
 };
 
-/* options.c. Fills *how and the table's names from the URL; INVALID says why. */
+/* dial.c. Fills *how and the table's names from the URL; INVALID says why. */
 int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_MY_NAME],
                    hf_error *err);
 
-/* dial.c. Connects, until the local time until_us at most, to the first server that is MariaDB 10.3
+/* Connects, until the local time until_us at most, to the first server that is MariaDB 10.3
    or later and isn't read-only. */
 int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
                    hf_error *err);
@@ -107,7 +107,7 @@ int hf__my_ask(struct hf__my_link *link, const struct hf__sql *sql, int ambiguou
 /* Goes to the next row. Returns 1 if there is one. */
 int hf__my_fetch(struct hf__my_reply *r);
 
-/* request.c. See kit/links.h: a batch takes its connection there, and gives it back here. */
+/* See kit/links.h: a batch takes its connection there, and gives it back here. */
 extern const struct hf__link_kind hf__my_link_kind;
 void hf__my_put_link(hf_store *st, struct hf__my_link *link);
 int64_t hf__my_number(const struct hf__my_reply *r, int column);
@@ -119,11 +119,11 @@ int hf__my_decode(const hf_store *st, const struct hf__my_reply *r, hf_row *row,
    unless the write was done. */
 void hf__my_put_told(struct hf__sql *sql, const hf_store *st, const hf_rowkey *key, int write);
 /*
- * Makes one request, on a connection that is free. `reads`: 0, or how many rows it reads at most.
- * Returns 0 and the first row of the reply, whose rows are to be freed; HF_CONFLICT: the write
- * wasn't done; or the error.
+ * Makes one request, on a connection that is free, and frees *sql. `reads`: 0, or how many rows it
+ * reads at most. Returns 0 and the first row of the reply, whose rows are to be freed; HF_CONFLICT:
+ * the write wasn't done; or the error.
  */
-int hf__my_request(hf_store *st, const struct hf__sql *sql, int reads, struct hf__my_reply *r,
+int hf__my_request(hf_store *st, struct hf__sql *sql, int reads, struct hf__my_reply *r,
                    const char *what, const char *key, hf_error *err);
 
 /* mariadb.c, replace.c: see holdfast_driver.h. */

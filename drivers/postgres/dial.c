@@ -223,11 +223,7 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
                           l->asks ? "sslpassword" : NULL, "none", NULL};
     struct params p;
     make_params(&p, l->how, without, more);
-    hf_low_hold();
-    hf__gate_begin();
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
-    hf__gate_end();
-    hf_low_free();
     a->own = pg;
     if (!pg) {
         a->code = HF_NOMEM;
@@ -245,11 +241,7 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     PGconn *pg = a->own;
     int tls = hf__pg_tls_goes_on(pg);
-    hf_low_hold(); /* libpq may open files, or another socket */
-    hf__gate_begin();
     PostgresPollingStatusType next = PQconnectPoll(pg);
-    hf__gate_end();
-    hf_low_free();
     if (next == PGRES_POLLING_FAILED) return refused(arg, a, tls);
     if (next == PGRES_POLLING_OK) return HF_ATTEMPT_READY;
     a->fd = PQsocket(pg);
@@ -261,9 +253,7 @@ static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 static void stop(void *arg, struct hf__attempt *a)
 {
     (void)arg;
-    hf__gate_begin();
     PQfinish(a->own);
-    hf__gate_end();
 }
 
 /* ---- connecting ---- */

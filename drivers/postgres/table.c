@@ -12,8 +12,8 @@ int hf__pg_quote_table(hf_store *st)
 {
     char schema[HF_PG_NAME] = "", name[HF_PG_NAME];
     int has = *st->schema != 0;
-    if ((has && hf__quote_name(st->schema, schema, sizeof schema)) ||
-        hf__quote_name(st->name, name, sizeof name))
+    if ((has && hf__quote_name(st->schema, '"', schema, sizeof schema)) ||
+        hf__quote_name(st->name, '"', name, sizeof name))
         return HF_INVALID;
     snprintf(st->how.table, sizeof st->how.table, "%s%s%s", schema, has ? "." : "", name);
     return 0;

@@ -42,8 +42,8 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     if (rc == HF_UNSUPPORTED) snprintf(name, sizeof name, "holdfast");
     snprintf(clock, sizeof clock, "%s_clock", name);
     if (rc == HF_INVALID || strchr(name, '.') ||
-        hf__quote_name(name, st->table, sizeof st->table) ||
-        hf__quote_name(clock, st->clock, sizeof st->clock) || !strncmp(name, "sqlite_", 7))
+        hf__quote_name(name, '"', st->table, sizeof st->table) ||
+        hf__quote_name(clock, '"', st->clock, sizeof st->clock) || !strncmp(name, "sqlite_", 7))
         return hf__sq_refuse(url->safe, HF_INVALID, 0,
                              "table: not a name of 1 to 57 bytes without '.'", err);
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')

@@ -56,18 +56,18 @@ static void names_are_quoted(void **state)
 {
     (void)state;
     char to[160], wide[80];
-    assert_int_equal(hf__quote_name("a\"b", to, sizeof to), 0);
+    assert_int_equal(hf__quote_name("a\"b", '"', to, sizeof to), 0);
     assert_string_equal(to, "\"a\"\"b\"");
     memset(wide, 'w', sizeof wide);
     wide[63] = 0;
-    assert_int_equal(hf__quote_name(wide, to, sizeof to), 0);
-    assert_int_equal(hf__quote_name(wide, to, 128), HF_INVALID);
+    assert_int_equal(hf__quote_name(wide, '"', to, sizeof to), 0);
+    assert_int_equal(hf__quote_name(wide, '"', to, 128), HF_INVALID);
     wide[63] = 'w';
     wide[64] = 0;
-    assert_int_equal(hf__quote_name(wide, to, sizeof to), HF_INVALID);
-    assert_int_equal(hf__quote_name("", to, sizeof to), HF_INVALID);
-    assert_int_equal(hf__quote_name("a\nb", to, sizeof to), HF_INVALID);
-    assert_int_equal(hf__quote_name("\xff", to, sizeof to), HF_INVALID);
+    assert_int_equal(hf__quote_name(wide, '"', to, sizeof to), HF_INVALID);
+    assert_int_equal(hf__quote_name("", '"', to, sizeof to), HF_INVALID);
+    assert_int_equal(hf__quote_name("a\nb", '"', to, sizeof to), HF_INVALID);
+    assert_int_equal(hf__quote_name("\xff", '"', to, sizeof to), HF_INVALID);
 }
 
 static void unknown_options_are_named(void **state)
