@@ -55,7 +55,6 @@ static int prepare(hf_store *st, hf_error *err)
 static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
                    hf_error *err)
 {
-    (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     hf__links_open(&st->links, &hf__pg_link_kind, st, st->link);
@@ -73,6 +72,8 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         return rc;
     }
     st->how.opened = 1;
+    /* LISTEN belongs to a session of the server, which a pooler gives to others. */
+    if (st->link[0].pooled) caps->notify = NULL;
     *ret = st;
     return 0;
 }

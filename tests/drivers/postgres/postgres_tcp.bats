@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# postgres: over TCP: TLS, passwords, rights, poolers, standbys. On the server of servers/postgres
+# postgres: over TCP: TLS, passwords, rights, standbys. On the server of servers/postgres
 # with HOLDFAST_TEST_TCP.
 
 bats_require_minimum_version 1.5.0
@@ -172,23 +172,4 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     run holdfast -S "postgres:///postgres?$hosts&user=holdfast" run -n "$K" -- true
     echo "$output"
     [ "$status" = 0 ]
-}
-
-@test "through a pooler: everything, by polling" {
-    port=$(free_port)
-    printf '%s\n' '[databases]' "* = host=$HOLDFAST_TEST_DIR port=$PORT" '[pgbouncer]' \
-        "listen_addr = 127.0.0.1" "listen_port = $port" 'unix_socket_dir =' 'auth_type = any' \
-        'pool_mode = transaction' 'ignore_startup_parameters = extra_float_digits' >pooler.ini
-    sed -i "s/^\* = .*/& user=holdfast/" pooler.ini
-    chmod 755 . "$BATS_TEST_TMPDIR"
-    # shellcheck disable=SC2086
-    $AS pgbouncer pooler.ini >pooler.log 2>&1 3>&- &
-    STARTED+=($!)
-    HOLDFAST_STORE="postgres://127.0.0.1:$port/postgres?user=holdfast"
-    await holdfast show "$K"
-    hand_over "$K"
-    run holdfast doctor
-    echo "$output"
-    [[ $output == *"a pooler is in between"* ]]
-    [[ $output != *"two won"* ]]
 }
