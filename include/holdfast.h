@@ -223,8 +223,9 @@ HF_API HF_MUST_USE int hf_acquire_all(hf *store, const char *const *keys, size_t
 
 /* Called once, on a library thread, when a pending acquisition has ended: with HF_OK and the lock
    (the callee's to release), or with a code, NULL and the reason. May call any function of this
-   header except hf_close and hf_wait_free. An acquisition made in it never waits: it is BUSY at
-   once instead. */
+   header except hf_close and hf_wait_free. An acquisition made in it, on any handle, never waits:
+   it is BUSY at once instead. A child that is forked in it ends with status 70 if it returns; it is
+   to call _exit or to execute another program before that. */
 typedef void hf_acquired_fn(void *arg, int code, hf_lock *lock, const hf_error *err);
 
 /* Starts an acquisition and returns at once. If this fails, `done` is never called; otherwise
@@ -268,10 +269,10 @@ HF_API int hf_lost_fd(hf_lock *lock);
 
 /* Calls `lost(arg, lock)` once, on a library thread, when the lock is lost before it is released;
    at once if it is lost already. The callback must not wait for long: other losses are reported
-   after it. A lock has one callback; a later call replaces it, NULL removes it. hf_release waits
-   for a running callback, unless the callback calls it. Returns: HF_OK. UNAVAILABLE, NOMEM: the
-   thread that would call `lost` could not be started, and the callback is as it was before. LOST:
-   the lock belongs to the parent of a fork. */
+   after it. It keeps to the rules of hf_acquired_fn. A lock has one callback; a later call replaces
+   it, NULL removes it. hf_release waits for a running callback, unless the callback calls it.
+   Returns: HF_OK. UNAVAILABLE, NOMEM: the thread that would call `lost` could not be started, and
+   the callback is as it was before. LOST: the lock belongs to the parent of a fork. */
 HF_API int hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
 
 /* Tells why a lock was lost, without asking the store.

@@ -23,6 +23,7 @@
 #include "os.h"
 #include "session.h"
 #include "start_threads.h"
+#include "thread.h"
 #include "wait.h"
 #include "wait_advance.h"
 #include "wait_schedule.h"
@@ -33,13 +34,8 @@
 
 /* ---- may the request be made? ---- */
 
-/* The number of a thread, which no later thread gets (an address would be used again). The model
-   initial-exec makes access quick; glibc always has room for eight bytes of it in a library that is
-   loaded late. musl refuses to load such a library, so there the model is the usual one. */
-#ifdef __GLIBC__
-__attribute__((tls_model("initial-exec")))
-#endif
-static _Thread_local uint64_t thread_number;
+/* The number of a thread, which no later thread gets (an address would be used again). */
+static HF_THREAD_LOCAL uint64_t thread_number;
 
 static uint64_t this_thread(void)
 {
@@ -172,8 +168,8 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
     int rc = begin_wait(h, &w, e, o, keep_us, once, err);
     if (rc) return rc;
     /* A call from a callback is only an attempt: the dispatcher or the expiry monitor, which runs
-       the callback, would wait for itself. */
-    if (hf__own_thread(h)) w.deadline_us = w.started_us;
+       the callback, would wait for itself. Those of another handle may wait for each other. */
+    if (hf__in_callback()) w.deadline_us = w.started_us;
     if (w.deadline_us == w.started_us && e->first)
         try_beside(h, &w); /* other waits of this handle: only the store knows if it is granted */
     else

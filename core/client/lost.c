@@ -10,6 +10,7 @@
 #include "os.h"
 #include "renewal_queue.h"
 #include "start_threads.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +88,9 @@ void hf__run_on_lost(hf_lock *l)
     int freed = 0;
     l->freed = &freed;
     pthread_mutex_unlock(&h->mu);
+    hf__begin_callback();
     tell(arg, l);
+    hf__end_callback();
     pthread_mutex_lock(&h->mu);
     if (freed) return; /* released by the callback */
     l->freed = NULL;

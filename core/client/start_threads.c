@@ -13,12 +13,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-int hf__own_thread(const hf *h)
-{
-    return (h->dispatcher_runs && pthread_equal(pthread_self(), h->dispatcher)) ||
-           (h->monitor_runs && pthread_equal(pthread_self(), h->monitor));
-}
-
 int hf__no_thread(const char *key, hf_error *err)
 {
     return hf_fail(err, HF_NOMEM, EAGAIN,

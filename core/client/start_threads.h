@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-/* Returns 1 if the calling thread is the dispatcher or the expiry monitor: it runs a callback. */
-int hf__own_thread(const hf *h);
 /* Fills *err for a request whose thread can't be started. Returns HF_NOMEM. */
 int hf__no_thread(const char *key, hf_error *err);
 /* hf__need_X starts the thread X unless it runs. Returns 0; or the error: it can't be started.

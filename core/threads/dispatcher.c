@@ -7,6 +7,7 @@
 #include "acquire.h"
 #include "handle.h"
 #include "os.h"
+#include "thread.h"
 #include "wait.h"
 #include "wait_advance.h"
 #include "wait_schedule.h"
@@ -33,7 +34,9 @@ static void conclude(hf *h, struct hf_wait *w)
         w->code = hf__once_mark(&w->lock, w->flags, &w->err);
         if (w->lock) *w->once = (hf_once){.lock = w->lock};
     }
+    hf__begin_callback();
     w->done(w->arg, w->code, w->lock, w->code ? &w->err : NULL);
+    hf__end_callback();
     pthread_mutex_lock(&h->mu);
     h->callers--;
     pthread_cond_broadcast(&w->changed);

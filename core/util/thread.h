@@ -1,5 +1,5 @@
 /*
- * thread.h - starts a thread of the library.
+ * thread.h - starts a thread of the library, and tells whether a thread runs a callback.
  */
 #ifndef HF_THREAD_H
 #define HF_THREAD_H
@@ -8,8 +8,27 @@
 
 #include <pthread.h>
 
+/* The model initial-exec makes access quick; glibc always has room for a few bytes of it in a
+   library that is loaded late. musl refuses to load such a library, so there the model is the usual
+   one. */
+#ifdef __GLIBC__
+#define HF_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) _Thread_local
+#else
+#define HF_THREAD_LOCAL _Thread_local
+#endif
+
 /* Starts a thread that runs body(arg), unless *runs is 1 already.
    Returns 0: the thread runs, and *runs is 1. HF_NOMEM: it can't be started; *err says why. */
 int hf__start_thread(void *arg, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
+
+/* Around each callback of the program's that a thread of the library runs. A child that was forked
+   in the callback ends in hf__end_callback, with status HF_CALLBACK_LEFT: as this thread it would
+   go on with the parent's waits, on the parent's connections. */
+enum { HF_CALLBACK_LEFT = 70 };
+void hf__begin_callback(void);
+void hf__end_callback(void);
+/* Returns 1 if the calling thread runs a callback, of any handle, in the process in which the
+   callback began. */
+int hf__in_callback(void);
 
 #endif
