@@ -104,11 +104,21 @@ class Local {
     }
 }
 
+// Settles as the promise does, or rejects when the signal aborts.
+function unlessAborted(promise, signal) {
+    return new Promise((resolve, reject) => {
+        const abort = () => reject(signal.reason);
+        onAbort(signal, abort);
+        promise.then(resolve, reject).finally(() => offAbort(signal, abort));
+    });
+}
+
 // A lock for each key, by the locks of a store, which is opened at the first request.
 class Stored {
     #open;
     #closed = false;
-    #store;
+    #store; // a promise
+    #opened; // the store, once the promise is resolved
     #locks = new Map(); // key -> the locks of that key that this object holds
     #waits = new Map(); // key -> the requests for it that are under way
 
@@ -123,7 +133,9 @@ class Stored {
     #of() {
         if (this.#store) return this.#store;
         const store = this.#store = this.#open();
-        store.catch(() => {
+        store.then((opened) => {
+            this.#opened = opened;
+        }, () => {
             if (this.#store === store) this.#store = undefined; // the next one tries again
         });
         return store;
@@ -144,7 +156,7 @@ class Stored {
         add(this.#waits, key, wait);
         const at = framesAbove(this.#acquire);
         try {
-            const store = await this.#of();
+            const store = this.#opened ?? await unlessAborted(this.#of(), wait.stop.signal);
             const more = watches ? { shared: true } : {};
             const lock = await store.acquire(key, { ...how, ...more, signal: wait.stop.signal });
             return lock.follows(signal); // from here on cancel doesn't end it
@@ -204,13 +216,16 @@ class Stored {
         }
     }
 
+    // If the store is being opened, closes it when that is done.
     async close() {
-        this.cancel();
         const store = this.#store;
+        this.cancel();
+        for (const [key, waits] of this.#waits)
+            for (const { stop } of waits) stop.abort(closed(key));
         this.#closed = true;
         this.#store = undefined;
         this.#locks.clear();
-        await (await store)?.close();
+        await (await store?.catch(() => {}))?.close();
     }
 }
 
