@@ -6,11 +6,11 @@ const { releaser } = require('./dispose.js');
 const { KeyedMutex } = require('./keyed.js');
 const { ERROR, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
     rejectAll, tooLate } = require('./line.js');
-const { callable, invalid, isOptions, milliseconds } = require('./options.js');
+const { callable, invalid, isOptions, milliseconds, shown } = require('./options.js');
 
 function checkWeight(weight) {
     if (typeof weight !== 'number' || !(weight > 0 && weight < Infinity))
-        throw invalid('acquire', undefined, `invalid weight ${String(weight)}: must be positive`);
+        throw invalid('acquire', undefined, `invalid weight ${shown(weight)}: must be positive`);
 }
 
 // Values of 0 and less are allowed: requests wait until the value is large enough.

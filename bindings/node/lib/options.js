@@ -11,11 +11,13 @@ const KEY_CAP = 513; // HF_KEY_CAP
 const DAY = 86400000;
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: DAY, '': 0 };
 
-// Returns "acquire 'key'": what was attempted on which key, as in the library's errors; always one
-// line.
+// A text of the caller's in a message: short, and always one line.
+const line = (value, most) => value.slice(0, most).replace(/[\p{Cc}\p{Cs}]/gu, '?');
+
+// Returns "acquire 'key'": what was attempted on which key, as in the library's errors.
 function who(doing, key) {
     if (typeof key !== 'string' || !key) return doing;
-    return `${doing} '${key.slice(0, 100).replace(/[\p{Cc}\p{Cs}]/gu, '?')}'`;
+    return `${doing} '${line(key, 100)}'`;
 }
 
 function invalid(doing, key, why) {
@@ -37,7 +39,7 @@ function checkKey(doing, key) {
 }
 
 const shown = (value) => (value !== null && /^(object|function)$/.test(typeof value)
-    ? typeof value : String(value)).slice(0, 40);
+    ? typeof value : line(String(value), 40));
 
 // Returns milliseconds, from a number of them, or from a text with a unit: '500ms', '10s', '1.5h',
 // '7d'. A text without a unit is refused: the command takes it for seconds, and a number is
@@ -90,7 +92,7 @@ function known(options, names, doing, key, where = '') {
     for (const name of Object.keys(options)) {
         if (names.has(name)) continue;
         const right = hint(name, names, doing);
-        throw invalid(doing, key, `no option '${name.slice(0, 40)}'${where}` +
+        throw invalid(doing, key, `no option '${line(name, 40)}'${where}` +
             (right ? `: write ${right}` : ''));
     }
 }
@@ -174,4 +176,4 @@ function wanted(options, doing, key, names = ACQUIRE) {
 }
 
 module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, isOptions, known, signalOf,
-    milliseconds, text, time, tokenOf, wanted, who };
+    milliseconds, shown, text, time, tokenOf, wanted, who };

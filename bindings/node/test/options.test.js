@@ -65,7 +65,8 @@ test('every refusal says in one line what was asked for which key', async () => 
         ...['acquire', 'run', 'once'].flatMap((call) => [{ wait: -1 }, { wayt: 1 }, 'x',
             { lease: '1x' }, { lease: 5 }, { lease: '2d' }, { limit: 2000 }, { owner: 'a\0b' },
             { owner: 5 }, { note: 'a\ud800' }, { note: 'x'.repeat(300) }, { requestId: 'ab' },
-            { shared: true, limit: 2 }, { detached: true }].map((options) => [other,
+            { shared: true, limit: 2 }, { detached: true }, { wait: '5s\n' }, { 'a\nb': 1 },
+            { lease: '\x1b[2J' }].map((options) => [other,
             () => (call === 'acquire' ? two.acquire(other, options)
                 : two[call](other, () => assert.fail(), options))])),
         [other, () => two.once(other, () => assert.fail(), { keep: -1 })],
@@ -75,7 +76,7 @@ test('every refusal says in one line what was asked for which key', async () => 
         await assert.rejects(async () => call(), (error) => {
             assert.ok(error instanceof holdfast.HoldfastError, error.stack);
             assert.deepEqual([error.key, error.message.includes(`'${at}'`),
-                /[\n\0]/.test(error.message)], [at, true, false], error.message);
+                /\p{Cc}/u.test(error.message)], [at, true, false], error.message);
             return true;
         });
     await lock.release();
@@ -83,6 +84,13 @@ test('every refusal says in one line what was asked for which key', async () => 
     await assert.rejects(one.run(key, 5), new RegExp(`run '${key}': fn: `));
     for (const show of ['list', 'watch'])
         assert.throws(() => one[show](key, { prefix: 'x' }), new RegExp(`${show} '${key}': no `));
+});
+
+test('a weight that is no number is told in one line, and not asked for its text', async () => {
+    const semaphore = new holdfast.Semaphore(1);
+    for (const weight of ['a\nb', Object.create(null), { toString: assert.fail }, Symbol('a')])
+        assert.throws(() => semaphore.acquire(weight), (error) =>
+            error instanceof InvalidArgument && !/\p{Cc}/u.test(error.message));
 });
 
 test('limits are told in the names of this language', async () => {
