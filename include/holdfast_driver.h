@@ -279,7 +279,8 @@ typedef struct hf_notify_ops {
     int (*next_event)(hf_store *st, hf_key_event *ret);
     /*
      * May be NULL: then the row is read. Any thread; never waits. Reports what the last
-     * notification of the key said, in *row (initialized; its old content is replaced).
+     * notification of the key said, or what a short read of a part of the row finds, in *row
+     * (initialized; its old content is replaced).
      *
      * Returns: 1: *row is the row as it was stored. Or, if the notification has less: *row has rev
      * 0 and the only holder, with its id, token, since_us, expires_us and flags; with

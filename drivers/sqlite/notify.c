@@ -117,6 +117,32 @@ static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_
     }
 }
 
+/* Reads the row without its queue. A crowd of waiters looks whenever one of them has written, and
+   most of them find that another one still has the key. To read the whole queue, too, would cost
+   each of them a time that grows with the crowd. Returns 0 instead of waiting, and for a row that
+   has to be read as a whole. */
+static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    int one = 0;
+    hf_row_clear(row);
+    if (!key->who || !key->in_line || pthread_mutex_trylock(&st->mu)) return 0;
+    sqlite3_stmt *s = st->db ? st->stmt[SQ_HOLDER] : NULL;
+    st->if_busy = SQ_FAILS;
+    if (s) {
+        hf__sq_bind_text(s, 1, key->text, key->len);
+        one = sqlite3_step(s) == SQLITE_ROW &&
+              !hf__sq_decode(st, s, 0, row, "get", key->text, NULL) && row->n_holders == 1 &&
+              !row->done_us;
+        sqlite3_reset(s);
+    }
+    st->if_busy = SQ_RETRIES;
+    one = one && !hf__sq_files_changed(st, &st->names_seen);
+    pthread_mutex_unlock(&st->mu);
+    row->rev = 0; /* it isn't the whole row */
+    if (!one) hf_row_clear(row);
+    return one;
+}
+
 static void interrupt(hf_store *st) { hf__wake(st->wake_fd); }
 
 const hf_notify_ops hf__sq_notify = {.subscribe = subscribe,
@@ -124,4 +150,5 @@ const hf_notify_ops hf__sq_notify = {.subscribe = subscribe,
                                      .flush = flush,
                                      .sleep = sleep_until,
                                      .next_event = next_event,
+                                     .payload = payload,
                                      .interrupt = interrupt};

@@ -65,6 +65,16 @@ static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
     }
 }
 
+/* Reads the clock before the first write. Otherwise hf__sq_make_room would raise a ceiling that is
+   high enough, and each new client would begin with a write that waits for the disk while the
+   database is locked. Returns SQLite's code. */
+static int learn_ceiling(hf_store *st, const hf_rowkey *key)
+{
+    int sq = find(st, key, 0);
+    if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
+    return sq == SQLITE_ROW ? SQLITE_OK : sq;
+}
+
 static int has_row(sqlite3_stmt *s) { return sqlite3_column_type(s, 3) != SQLITE_NULL; }
 
 struct reading {
@@ -179,9 +189,12 @@ static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     if (rc) return rc;
     hf__sq_roll_back(st);
     int sq = st->stmt[SQ_BEGIN] ? SQLITE_OK : hf__sq_make(st, 1);
+    if (!sq && !st->ceiling_us) sq = learn_ceiling(st, w->key);
     if (!sq) sq = hf__sq_make_room(st, w->row ? w->row->rev : 0);
     if (sq == SQLITE_ERROR) sq = hf__sq_make(st, 1);
+    if (w->party) st->if_busy = SQ_MAKES_WAY;
     if (!sq) sq = hf__sq_run(st->stmt[SQ_BEGIN]);
+    st->if_busy = SQ_RETRIES;
     if (!sq) hf__sq_files_begin(st);
     if (!sq && (sq = find(st, w->key, 1)) == SQLITE_ROW) sq = SQLITE_OK;
     if (sq)

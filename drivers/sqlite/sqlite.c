@@ -67,7 +67,7 @@ static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
     if (denied) return hf__sq_refuse(name, HF_DENIED, denied, strerror(denied), err);
     if (sq) return hf__sq_failed(st, sq, "open", name, HF_UNAVAILABLE, err);
     sqlite3_extended_result_codes(st->db, 1);
-    sqlite3_busy_timeout(st->db, (int)st->io_timeout_ms);
+    hf__sq_wait_if_busy(st);
     if (sqlite3_db_readonly(st->db, "main") == 1)
         return hf__sq_refuse(name, HF_DENIED, 0,
                              "the database is read-only, and a lock has to be written", err);
@@ -242,6 +242,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->wake_fd = hf__wake_fd();
     int sys = errno;
     hf__sq_enlist(st);
+    st->if_busy = SQ_MAKES_WAY;
     int rc = options(st, url, err);
     if (!rc && st->wake_fd < 0)
         rc = hf__sq_refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
@@ -271,6 +272,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         return rc;
     }
     st->opened = 1;
+    st->if_busy = SQ_RETRIES;
     *ret = st;
     return 0;
 }

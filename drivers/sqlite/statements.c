@@ -148,6 +148,11 @@ int hf__sq_prepare(hf_store *st)
     add_fields(s[SQ_GET], "SELECT c.boot, c.offset_us, c.ceiling_us, ", "t.\"%s\"");
     sqlite3_str_appendf(s[SQ_GET], " FROM %s AS c LEFT JOIN %s AS t ON t.key = ?1", st->clock,
                         st->table);
+    for (int i = 0; i < HF_FIELDS; i++) {
+        const char *format = i == HF_FIELD_QUEUE ? "%s''" : "%s\"%s\"";
+        sqlite3_str_appendf(s[SQ_HOLDER], format, i ? ", " : "SELECT ", hf__field[i].name);
+    }
+    sqlite3_str_appendf(s[SQ_HOLDER], " FROM %s WHERE key = ?1", st->table);
     sqlite3_str_appendf(s[SQ_INSERT], "INSERT INTO %s (key", st->table);
     add_fields(s[SQ_INSERT], ", ", "\"%s\"");
     sqlite3_str_appendall(s[SQ_INSERT], ") VALUES (?1");

@@ -27,12 +27,20 @@ enum hf__sq_statement {
     SQ_COMMIT,
     SQ_ROLLBACK,
     SQ_GET,
+    SQ_HOLDER,
     SQ_INSERT,
     SQ_UPDATE,
     SQ_DELETE,
     SQ_SCAN,
     SQ_CEILING,
     SQ_STATEMENTS
+};
+
+/* What a statement does that finds the database locked: see busy.c. */
+enum hf__sq_if_busy {
+    SQ_RETRIES,   /* tries again soon */
+    SQ_MAKES_WAY, /* tries again, but ever more rarely: other clients' writes are more urgent */
+    SQ_FAILS      /* at once */
 };
 
 struct hf__sq_boot {
@@ -76,6 +84,8 @@ struct hf_store {
     int any_event;          /* 1: the database has changed since the last flush */
     int wake_fd;
     int64_t io_timeout_ms;
+    enum hf__sq_if_busy if_busy;
+    int64_t busy_since_us; /* when the present statement found the database locked */
     struct hf__sq_boot boot;
     dev_t dev;
     ino_t ino;
@@ -118,6 +128,9 @@ int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf
 /* Returns the errno with which the directory refuses a new file; 0: it doesn't. SQLite itself
    reports only that there is no file, because it then tries to open the file for reading. */
 int hf__sq_directory_refuses(const char *path);
+
+/* busy.c: makes the statements of st->db wait while the database is locked, for io_timeout_ms. */
+void hf__sq_wait_if_busy(hf_store *st);
 
 /* notify.c */
 extern const hf_notify_ops hf__sq_notify;

@@ -250,6 +250,72 @@ static void files_that_change_are_an_event(void **state)
     drv->close(st);
 }
 
+static int64_t ceiling(void)
+{
+    sqlite3_stmt *s = NULL;
+    assert_int_equal(
+        sqlite3_prepare_v2(other, "SELECT ceiling_us FROM holdfast_clock", -1, &s, NULL), 0);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    int64_t us = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    return us;
+}
+
+/* A write to the disk for each new client would keep the database locked most of the time when many
+   clients begin together. */
+static void a_new_client_leaves_a_ceiling_that_is_high_enough(void **state)
+{
+    (void)state;
+    hf_row row;
+    writes("DELETE FROM holdfast");
+    int64_t was = ceiling();
+    hf_store *st = opened();
+    hf_row_init(&row);
+    said(take(st, &row), 0, NULL);
+    assert_true(ceiling() == was);
+    drv->close(st);
+    /* A ceiling that is too low is raised before a rev passes it, also by a new client. */
+    writes("UPDATE holdfast_clock SET ceiling_us = offset_us");
+    st = opened();
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    assert_true(ceiling() > clock_us);
+    hf_row_clear(&row);
+    drv->close(st);
+}
+
+/* Waiters behind others look without the queue, which grows with their number. */
+static void a_waiter_sees_the_holder_alone(void **state)
+{
+    (void)state;
+    const hf_notify_ops *notify = drv->caps.notify;
+    hf_party behind = {.id = {2}, .lease_ms = 60000, .owner = "x", .owner_len = 1};
+    hf_rowkey mine = key;
+    hf_row row, seen;
+    hf_store *st = opened();
+    hf_row_init(&row);
+    hf_row_init(&seen);
+    writes("DELETE FROM holdfast");
+    mine.who = behind.id;
+    mine.in_line = 1;
+    assert_false(notify->payload(st, &mine, &seen)); /* no row */
+    said(take(st, &row), 0, NULL);
+    uint64_t token = row.token;
+    said(drv->acquire(st, &key, &behind, 10, &row, &clock_us, &err), 0, NULL);
+    writes("UPDATE holdfast SET queue = queue || '{'"); /* not read, so not refused */
+    assert_true(notify->payload(st, &mine, &seen));
+    assert_true(!seen.rev && seen.n_holders == 1 && !seen.n_queue && seen.party[0].id[0] == 1);
+    assert_true(seen.party[0].token == token && seen.party[0].expires_us);
+    mine.in_line = 0;
+    assert_false(notify->payload(st, &mine, &seen));
+    mine.in_line = 1;
+    writes("UPDATE holdfast SET more = '{\"a\":1}'");
+    assert_false(notify->payload(st, &mine, &seen)); /* a read says what is wrong */
+    hf_row_clear(&row);
+    hf_row_clear(&seen);
+    drv->close(st);
+    writes("DELETE FROM holdfast");
+}
+
 int main(void)
 {
     if (sqlite_begin()) return 1;
@@ -260,6 +326,8 @@ int main(void)
         cmocka_unit_test(clocks_that_cant_be_set),
         cmocka_unit_test(files_that_change_are_an_event),
         cmocka_unit_test(keys_that_are_none),
+        cmocka_unit_test(a_new_client_leaves_a_ceiling_that_is_high_enough),
+        cmocka_unit_test(a_waiter_sees_the_holder_alone),
         cmocka_unit_test(tables_of_others),
         cmocka_unit_test(a_table_of_format_1_is_refused),
     };

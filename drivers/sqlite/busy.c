@@ -1,0 +1,36 @@
+/*
+ * busy.c - sqlite: waits while another client has the database locked. See store.h.
+ *
+ * SQLite has no queue for its locks: a client that finds the database locked sleeps, and tries
+ * again. SQLite's own busy handler (sqlite3_busy_timeout) sleeps longer with each try, up to 100
+ * ms. So the client that has waited longest tries least often. Among a crowd of newcomers, which
+ * have waited for a short time only, a holder wouldn't get its release through for seconds.
+ *
+ * This handler makes newcomers give way instead. A release, a renewal, a claim and whatever else is
+ * not a newcomer's tries again about every millisecond. A newcomer, which only asks for the key or
+ * opens the database, tries ever more rarely, at random times: so the more newcomers there are, the
+ * more of the time the database isn't locked.
+ */
+#include "os.h"
+#include "store.h"
+
+enum { SOON_US = 1000, NEWCOMER_DOUBLINGS = 6 };
+
+/* A busy handler of SQLite's. `nth`: how often this statement has waited before. Returns 1 to try
+   again; 0: the time is over. */
+static int wait_a_little(void *arg, int nth)
+{
+    hf_store *st = arg;
+    int64_t now_us = hf__local_us(), us = SOON_US;
+    uint32_t dice;
+    if (!nth) st->busy_since_us = now_us;
+    if (st->if_busy == SQ_FAILS || now_us - st->busy_since_us >= st->io_timeout_ms * 1000) return 0;
+    if (st->if_busy == SQ_MAKES_WAY) us <<= nth < NEWCOMER_DOUBLINGS ? nth : NEWCOMER_DOUBLINGS;
+    hf__random(&dice, sizeof dice);
+    us = us / 2 + (int64_t)((uint64_t)us * dice >> 32);
+    struct timespec pause = {0, us * 1000};
+    nanosleep(&pause, NULL);
+    return 1;
+}
+
+void hf__sq_wait_if_busy(hf_store *st) { sqlite3_busy_handler(st->db, wait_a_little, st); }

@@ -1,0 +1,129 @@
+/*
+ * sqlite_busy.c - how often the driver sqlite asks again while another client has the database
+ * locked.
+ *
+ * This program defines the functions by which a thread sleeps. They don't sleep: they count, and
+ * end the other client's transaction after so many calls.
+ */
+#undef _FORTIFY_SOURCE
+#include "sqlite_own.h"
+#include "test.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLEEPS = 40, SOON_US = 2000, SELDOM_US = 16000 };
+
+static int sleeps;               /* so far */
+static int64_t slept_us[SLEEPS]; /* how long each was to be */
+static hf_row row;               /* as it is stored */
+
+static int fell_asleep(int64_t us)
+{
+    if (sleeps < SLEEPS) slept_us[sleeps] = us;
+    if (++sleeps == SLEEPS) writes("COMMIT");
+    return 0;
+}
+
+int nanosleep(const struct timespec *t, struct timespec *left)
+{
+    (void)left;
+    return fell_asleep(t->tv_sec * INT64_C(1000000) + t->tv_nsec / 1000);
+}
+
+int usleep(useconds_t us) { return fell_asleep(us); }
+
+static int64_t longest_us(void)
+{
+    int64_t longest = 0;
+    for (int i = 0; i < SLEEPS; i++)
+        if (slept_us[i] > longest) longest = slept_us[i];
+    return longest;
+}
+
+/* Makes "k" held, and another client lock the database until SLEEPS sleeps have begun. */
+static hf_store *locked(void)
+{
+    static const hf_party holder = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+    hf_store *st = opened();
+    writes("DELETE FROM holdfast");
+    said(drv->acquire(st, &key, &holder, 0, &row, &clock_us, &err), 0, NULL);
+    writes("BEGIN IMMEDIATE");
+    sleeps = 0;
+    return st;
+}
+
+/* A release, a renewal and a claim are replaces. Each asks again about every millisecond, however
+   long it has waited. */
+static void a_replace_asks_again_soon(void **state)
+{
+    (void)state;
+    hf_store *st = locked();
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    assert_in_range(longest_us(), 1, SOON_US);
+    drv->close(st);
+}
+
+static void the_marker_of_once_asks_again_soon(void **state)
+{
+    (void)state;
+    hf_store *st = locked();
+    said(drv->sync(st, &key, &err), 0, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    assert_in_range(longest_us(), 1, SOON_US);
+    drv->close(st);
+}
+
+/* A newcomer asks soon at first, then ever more rarely, at random times. */
+static void a_newcomer_makes_way(void **state)
+{
+    (void)state;
+    static const hf_party newcomer = {.id = {2}, .lease_ms = 60000, .owner = "x", .owner_len = 1};
+    hf_store *st = locked();
+    said(drv->acquire(st, &key, &newcomer, 10, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    assert_in_range(slept_us[0], 1, SOON_US);
+    assert_in_range(longest_us(), SELDOM_US, 1000000);
+    int same = 0;
+    for (int i = 1; i < SLEEPS; i++) same += slept_us[i] == slept_us[i - 1];
+    assert_true(same < SLEEPS / 2);
+    /* The next request of this client is a holder's. */
+    writes("BEGIN IMMEDIATE");
+    sleeps = 0;
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    assert_in_range(longest_us(), 1, SOON_US);
+    drv->close(st);
+}
+
+/* A request that finds the database locked for all of the time given is UNAVAILABLE. */
+static void the_time_ends(void **state)
+{
+    (void)state;
+    hf_url url;
+    hf_store *st = NULL;
+    said(hf_url_parse(url_text, &url, &err), 0, NULL);
+    said(drv->open(&url, 100, &st, &(hf_caps){0}, &err), 0, NULL);
+    writes("BEGIN IMMEDIATE");
+    sleeps = SLEEPS; /* the other client's transaction goes on */
+    said(drv->replace(st, &key, 7, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE,
+         "locked by others");
+    writes("COMMIT");
+    drv->close(st);
+}
+
+int main(void)
+{
+    if (sqlite_begin()) return 1;
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replace_asks_again_soon),
+        cmocka_unit_test(the_marker_of_once_asks_again_soon),
+        cmocka_unit_test(a_newcomer_makes_way),
+        cmocka_unit_test(the_time_ends),
+    };
+    int failed = TEST_MAIN(tests);
+    hf_row_clear(&row);
+    sqlite3_close(other);
+    return failed;
+}
