@@ -86,9 +86,10 @@ async function acquireAll(store, keys, options = {}, doing = 'acquire') {
             throw makeError('LOST', `${doing} '${lost.key}': it was lost while the others were ` +
                 'waited for', lost.key);
     } catch (error) {
-        await new Locks(...got.values()).release().catch(() => {});
-        throw error instanceof HoldfastError && error !== how.signal?.reason
-            ? withFrames(error, at) : error;
+        const released = new Locks(...got.values()).release().catch(() => {});
+        if (how.signal?.aborted && error === how.signal.reason) throw error; // at once
+        await released;
+        throw error instanceof HoldfastError ? withFrames(error, at) : error;
     }
     return Locks.from(keys, (key) => got.get(key));
 }

@@ -449,7 +449,7 @@ class Store {
         const lock = this.#lock(got, key, want, signal);
         let value;
         if (signal?.aborted) {
-            await lock.release().catch(() => {});
+            lock.release().catch(() => {});
             throw signal.reason;
         }
         const entry = { held: lock };

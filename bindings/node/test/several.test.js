@@ -5,6 +5,7 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
+const { execFileSync } = require('node:child_process');
 const { once: event } = require('node:events');
 const { InvalidArgument, KeyedMutex, LockLost, LockUnavailable, Mutex, Semaphore,
     open } = require('../lib/index.js');
@@ -22,6 +23,26 @@ const isHeld = async (key) => (await two.peek(key)).held;
 test('open', async () => {
     [one, two] = [await open(url), await open(url)];
 });
+
+const control = process.env.HOLDFAST_TEST_CONTROL;
+if (control && url.startsWith('redis:')) {
+    test('acquireAll: a signal ends the wait at once, although the server does not answer',
+        { timeout: 60000 }, async () => {
+            const slow = await open(url, { ioTimeout: '10m' }), [first, busy] = [fresh(), fresh()];
+            const held = await two.acquire(busy), stop = new AbortController();
+            const wait = slow.acquireAll([first, busy], { signal: stop.signal });
+            await until(async () => (await two.peek(busy)).waiting);
+            execFileSync(control, ['pause']);
+            try {
+                stop.abort(new Error('enough'));
+                await assert.rejects(wait, /enough/);
+            } finally {
+                execFileSync(control, ['resume']);
+            }
+            await (await two.acquire(first)).release(); // given back all the same
+            await Promise.all([held.release(), slow.close()]);
+        });
+}
 
 test('acquireAll: the locks in the order that was asked for; release gives all back', async () => {
     const keys = ['1', 'é', '\u{1f512}', '\uff5e', 'z'].map((name) => fresh() + name).reverse();
