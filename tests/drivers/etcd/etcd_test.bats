@@ -329,6 +329,7 @@ while True:
         etcdctl --endpoints "$AT" get --prefix --keys-only "/app/locks/$K"
     [ "$status" = 0 ]
     [ "${lines[0]}" = "/app/locks/$K" ]
+    HOLDFAST_STORE+=/app/locks says_where "the rows are the keys that begin with '/app/locks/'"
 }
 
 @test "used-up space: nothing is granted, and doctor says so" {

@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 
 setup() {
     cli_setup
@@ -398,4 +399,12 @@ EOF
     run holdfast doctor "$HOLDFAST_STORE?queue=1"
     [ "$status" = 0 ]
     [[ $output == *"first come, first served"* ]]
+}
+
+@test "ls -v and doctor say which database, and where in it the documents are" {
+    local documents="projects/demo-holdfast/databases/(default)/documents"
+    says_where "$documents, asked as an administrator of the emulator"
+    says_where "keys are documents in the collection /holdfast"
+    HOLDFAST_STORE+="?root=live/sync" says_where "keys are documents below /live/sync"
+    HOLDFAST_STORE+="?collection=shop" says_where "keys are documents in the collection /shop"
 }

@@ -154,6 +154,35 @@ unsafe() { # WHY
     holdfast -S "nats://locks@${at%/*}/$BUCKET?passfile=$BATS_TEST_TMPDIR/word" run "$K" -- true
 }
 
+@test "a new password in the file is used when it connects again" {
+    at=${HOLDFAST_TEST_STORE#nats://}
+    at=${at%/*}
+    conf=$HOLDFAST_TEST_DIR/server.conf
+    logs_in() { holdfast -S "nats://locks:$1@$at/$BUCKET" ls; }
+    # The server takes another password for the user, and ends the connections of that user.
+    becomes() { # WAS IS
+        sed -i "s/$1/$2/" "$conf"
+        kill -HUP "$(cat "$HOLDFAST_TEST_DIR/pid")"
+        await logs_in "$2"
+    }
+    echo s3cr3t-word >word
+    export HOLDFAST_STORE="nats://locks@$at/$BUCKET?passfile=$PWD/word"
+    hold "$K"
+    holding=$PID
+    background run -w 60 "$K" -- true
+    await waiters "$K" 1
+    echo another-word >word
+    becomes s3cr3t-word another-word
+    run -77 logs_in s3cr3t-word
+    kill "$(cat cmd.pid)"
+    finished
+    waiter=$STATUS
+    finished "$holding"
+    cat bg.err
+    becomes another-word s3cr3t-word
+    [ "$waiter $STATUS" = "0 143" ]
+}
+
 @test "a token is written as a password, and never told" {
     at=${HOLDFAST_TEST_STORE#nats://}
     for more in "" "?nosuch=1" "?passfile=" "?tls_ca=/none"; do
