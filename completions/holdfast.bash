@@ -1,48 +1,75 @@
 # Completion of holdfast for bash: commands, options, and the keys that are in use.
 
+# Joins what readline has split at ":", "=" and "@": each store has a ":", and keys may. Sets words;
+# cword, the place of the last; and at, which of COMP_WORDS each begins with.
+_holdfast_words() {
+    local i blanks rest=$COMP_LINE
+    words=() at=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        blanks=${rest%%[![:blank:]]*}
+        rest=${rest#"$blanks"}
+        rest=${rest#"${COMP_WORDS[i]}"}
+        if [[ $i -eq 0 || -n $blanks ]]; then
+            words+=("${COMP_WORDS[i]}") at+=("$i")
+        else
+            words[${#words[@]} - 1]+=${COMP_WORDS[i]}
+        fi
+    done
+    cword=$((${#words[@]} - 1))
+}
+
 # The words that complete $1, one a line on stdin; those with blanks stay whole.
 _holdfast_reply() {
-    local line
+    local line quoted
     COMPREPLY=()
     while IFS= read -r line; do
-        if [[ -n $line && $line == "$1"* ]]; then COMPREPLY+=("$(printf '%q' "$line")"); fi
+        printf -v quoted %q "$line"
+        if [[ -n $line && ($line == "$1"* || $quoted == "$1"*) ]]; then
+            COMPREPLY+=("${quoted#"$kept"}")
+        fi
     done
 }
 
 # The keys of the store that is named on this command line, or by the environment.
 _holdfast_keys() {
     local i store=()
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in -S | --store) store=(-S "${COMP_WORDS[i + 1]}") ;; esac
+    for ((i = 1; i < cword; i++)); do
+        case ${words[i]} in
+        -S | --store) store=(-S "${words[i + 1]//[\"\']/}") ;;
+        --store=*) store=(-S "${words[i]#*=}") ;;
+        esac
     done
     timeout 2 holdfast "${store[@]}" ls "$@" --json 2>/dev/null |
         sed -n 's/^{"key":"\(\([^"\\]\|\\.\)*\)",.*/\1/p' | sed 's/\\\(.\)/\1/g'
 }
 
 _holdfast() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command='' i
+    local words at cword
+    _holdfast_words
+    local word=${words[cword]} before=${words[cword - 1]} command='' i
+    local kept=${word%"$2"} # readline replaces $2, which is the rest of the word
     local wait='-n --nonblock -w --wait -E --conflict-exit-code -v --verbose -q --quiet'
     wait+=' --owner'
     local mode='-s --shared -x --exclusive --limit'
     local run='--lease --max-hold --on-lost -o --close'
     local fork='-F --no-fork'
     local options='-S --store -V --version -h --help'
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
+    for ((i = 1; i < cword; i++)); do
+        case ${words[i]} in
         -S | --store) ((i++)) ;;
         -*) ;;
-        *) command=${COMP_WORDS[i]} && break ;;
+        *) command=${words[i]} && break ;;
         esac
     done
     # Behind "--" it is somebody else's command line.
-    for ((; i < COMP_CWORD; i++)); do
-        if [[ ${COMP_WORDS[i]} == -- ]]; then
+    for ((; i < cword; i++)); do
+        if [[ ${words[i]} == -- ]]; then
             if declare -F _command_offset >/dev/null; then
-                _command_offset $((i + 1))
-            elif ((i + 1 == COMP_CWORD)); then
-                mapfile -t COMPREPLY < <(compgen -c -- "$word")
+                _command_offset "${at[i + 1]}"
+            elif ((i + 1 == cword)); then
+                mapfile -t COMPREPLY < <(compgen -c -- "${word#"$kept"}")
             else
-                mapfile -t COMPREPLY < <(compgen -f -- "$word")
+                mapfile -t COMPREPLY < <(compgen -f -- "${word#"$kept"}")
             fi
             return
         fi

@@ -8,15 +8,27 @@ setup() {
 }
 teardown() { cli_teardown; }
 
-# What bash offers for the last of the words, in the array OFFERED.
+# What bash offers for the last of the words, in the array OFFERED. As readline does, splits the
+# words at ":", "=" and "@".
 offer() {
+    local rest
+    COMP_LINE="holdfast $*" COMP_WORDS=(holdfast)
+    for rest; do
+        while [[ $rest =~ ^([^:=@]*)([:=@]+)(.*)$ ]]; do
+            [ -z "${BASH_REMATCH[1]}" ] || COMP_WORDS+=("${BASH_REMATCH[1]}")
+            COMP_WORDS+=("${BASH_REMATCH[2]}")
+            rest=${BASH_REMATCH[3]}
+            [ -n "$rest" ] || continue 2
+        done
+        COMP_WORDS+=("$rest")
+    done
     # shellcheck source=../completions/holdfast.bash
     source "$SOURCE/completions/holdfast.bash"
     PATH=$(dirname "$HOLDFAST"):$PATH
-    COMP_WORDS=(holdfast "$@")
-    COMP_CWORD=$#
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     COMPREPLY=()
-    _holdfast
+    [[ ${*: -1} =~ @?[^:=@]*$ ]]
+    _holdfast holdfast "${BASH_REMATCH[0]}" "${COMP_WORDS[COMP_CWORD - 1]}"
     OFFERED=("${COMPREPLY[@]}")
 }
 
@@ -52,6 +64,25 @@ offer() {
     hold "$K-a"
     offer break "$K"
     [ "${OFFERED[*]}" = "$K-a" ]
+}
+
+@test "bash completes behind a store, and keys with : = @" {
+    holdfast run "$K:a/1" "$K:b" "$K=c@d" -- true
+    offer -S "$HOLDFAST_STORE" sho
+    [ "${OFFERED[*]}" = show ]
+    for store in "-S $HOLDFAST_STORE" "--store=$HOLDFAST_STORE" "-S '$HOLDFAST_STORE'"; do
+        # shellcheck disable=SC2086  # two words
+        HOLDFAST_STORE=mem: offer $store show "$K:a"
+        [ "${OFFERED[*]}" = a/1 ]
+    done
+    offer show "$K:"
+    [ "${OFFERED[*]}" = "a/1 b" ]
+    offer show "$K=c@"
+    [ "${OFFERED[*]}" = @d ]
+    offer show "$K"
+    [ "${OFFERED[*]}" = "$K:a/1 $K:b $K=c@d" ]
+    offer -S "$HOLDFAST_STORE" run k -- ech
+    [[ " ${OFFERED[*]} " == *" echo "* ]]
 }
 
 @test "bash completes the command behind --" {
