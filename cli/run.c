@@ -121,10 +121,14 @@ static int all_lost(const struct got *got)
 }
 
 /* Returns how long the release of the locks may take: no longer than their leases last, which then
-   end by themselves. After a loss only LOST_END_MS, because the store may still not answer. */
-static int64_t give_back_ms(const struct got *got, const struct options *o, int lost)
+   end by themselves. After a loss only LOST_END_MS, because the store may still not answer. A lock
+   that was handed over ends with its claim timeout until its claim is stored, which may happen
+   while the release waits; so for a young hold the whole lease counts. */
+static int64_t give_back_ms(const struct got *got, const struct options *o, int64_t held_ms,
+                            int lost)
 {
-    int64_t most_ms = 0;
+    int64_t lease_ms = o->lease_ms ? o->lease_ms : 3 * GIVE_BACK_MS; /* at least */
+    int64_t most_ms = held_ms < lease_ms / 3 ? lease_ms : 0;
     if (lost) return LOST_END_MS;
     if (o->max_hold_ms) return GIVE_BACK_MS; /* --max-hold may pass before the lease ends */
     for (size_t i = 0; i < got->n; i++) {
@@ -136,7 +140,8 @@ static int64_t give_back_ms(const struct got *got, const struct options *o, int 
 }
 
 /* Releases the locks, unless processes go on holding. If that takes too long, ends this process. */
-static void finish(hf *store, const struct got *got, const struct options *o, struct job_end *end)
+static void finish(hf *store, const struct got *got, const struct options *o, int64_t got_us,
+                   struct job_end *end)
 {
     static struct holding h; /* static: the thread may still use it */
     int ignores = o->on_lost == ON_LOST_IGNORE, lost = end->lost || (ignores && all_lost(got));
@@ -146,7 +151,8 @@ static void finish(hf *store, const struct got *got, const struct options *o, st
     if (hf_session_fd(store) >= 0)
         give_back(&h);
     else
-        done = done_within(give_back_ms(got, o, lost), give_back, &h);
+        done = done_within(give_back_ms(got, o, (hf__local_us() - got_us) / 1000, lost), give_back,
+                           &h);
     if (__atomic_load_n(&h.lost, __ATOMIC_RELAXED)) end->status = EXIT_LOST;
     if (done) return;
     if (!h.quiet)
@@ -244,7 +250,7 @@ int run_command(const struct command *self, int argc, char **argv)
         int sig = end.typed_int ? SIGINT : 0, typed = end.typed_int;
         if (stays_held(&o, got_us, &end, &sig, &typed))
             return sig ? end_by_signal(sig, typed) : status;
-        finish(store, &got, &o, &end);
+        finish(store, &got, &o, got_us, &end);
         keeper_dismiss();
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
     }

@@ -106,6 +106,24 @@ unreachable() {
     [ "$output" -gt "$first" ]
 }
 
+@test "a server that is mute from a handover on: the release waits, although no claim is stored" {
+    server_can pause || return 0
+    background run "$K" -- sh -c 'echo $$ >cmd.pid; until [ -e go ]; do sleep 0.05; done'
+    await test -s cmd.pid
+    background run "$K" -- sh -c '"$HOLDFAST_TEST_CONTROL" pause 3>&-; echo $$ >paused'
+    lined_up "$K" 1
+    AWAY=pause
+    touch go
+    await test -s paused
+    sleep 2 # longer than a claim timeout; then the command is still there
+    kill -0 "$PID"
+    server resume
+    finished
+    cat bg.err
+    [ "$STATUS" = 0 ]
+    run ! grep -q "doesn't answer" bg.err
+}
+
 # In WAITED: for how many ms the wrapper and this shell have waited for a processor so far; fails
 # when the wrapper has ended.
 waited() {
