@@ -40,8 +40,7 @@ static int find_hosts(struct hf__my_how *how, const hf_url *url, const char *soc
 }
 
 /* Writes the table's name with its database, because a pooler may choose another database. */
-static int name_table(struct hf__my_how *how, const hf_url *url, const char *name,
-                      char table[2 * HF_MY_NAME], hf_error *err)
+static int name_table(hf_store *st, const hf_url *url, const char *name, hf_error *err)
 {
     char database[HF_MY_NAME], quoted[HF_MY_NAME];
     const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
@@ -50,14 +49,15 @@ static int name_table(struct hf__my_how *how, const hf_url *url, const char *nam
     if (!*name) name = "holdfast";
     if (strpbrk(name, ".`") || hf__quote_name(name, '`', quoted, sizeof quoted))
         return bad(url, "table", "not a NAME of 1 to 63 bytes without '`' and '.'", err);
-    snprintf(how->database, sizeof how->database, "%.63s", path);
-    snprintf(table, 2 * HF_MY_NAME, "%s.%s", database, quoted);
+    snprintf(st->how.database, sizeof st->how.database, "%.63s", path);
+    snprintf(st->table, sizeof st->table, "%s.%s", database, quoted);
+    snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
     return 0;
 }
 
-int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_MY_NAME],
-                   hf_error *err)
+int hf__my_options(hf_store *st, const hf_url *url, hf_error *err)
 {
+    struct hf__my_how *how = &st->how;
     char socket[HF_HOST_TEXT], passfile[HF_SECRET_PATH], name[128];
     const struct hf__option options[] = {{"passfile", HF_TEXT_OPTION(passfile)},
                                          {"socket", HF_TEXT_OPTION(socket)},
@@ -77,7 +77,7 @@ int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_
     memcpy(how->password, url->password, sizeof how->password);
     if (!rc) rc = hf__option_passfile("mariadb", url, passfile, &how->secret, err);
     if (!rc) rc = hf__option_tls("mariadb", url, "ssl", &how->files, &how->tls, err);
-    return rc ? rc : name_table(how, url, name, table, err);
+    return rc ? rc : name_table(st, url, name, err);
 }
 
 /* ---- what a refusal means ---- */
@@ -261,9 +261,9 @@ static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
     return rc;
 }
 
-int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
-                   hf_error *err)
+int hf__my_connect(hf_store *st, void *link, int64_t until_us, hf_error *err)
 {
+    const struct hf__my_how *how = &st->how;
     static const struct hf__dial_ops ops = {start, step, stop};
     const char *const files[][2] = {{"ssl_ca", how->files.ca},
                                     {"ssl_cert", how->files.cert},

@@ -143,18 +143,18 @@ static int failed(struct hf__my_reply *r)
 {
     MYSQL *my = r->link->my;
     unsigned number = r->number = mysql_errno(my);
-    r->gone = meaning_of(number) == GONE;
+    int gone = meaning_of(number) == GONE;
     r->code = hf__my_code(number, r->ambiguous);
-    const char *why = !number                                    ? "the session isn't in autocommit"
-                      : r->gone && hf__local_us() >= r->until_us ? "no answer in time"
-                                                                 : mysql_error(my);
+    const char *why = !number                                 ? "the session isn't in autocommit"
+                      : gone && hf__local_us() >= r->until_us ? "no answer in time"
+                                                              : mysql_error(my);
     snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(why, "\n"), why);
-    if (!r->gone) snprintf(r->state, sizeof r->state, "%s", mysql_sqlstate(my));
+    if (!gone) snprintf(r->state, sizeof r->state, "%s", mysql_sqlstate(my));
     mysql_free_result(r->rows);
     r->rows = NULL;
     r->row = NULL;
     if (r->at < 0) r->at = 0;
-    if (r->gone || meaning_of(number) == LEAVES) hf__my_disconnect(r->link);
+    if (gone || meaning_of(number) == LEAVES) hf__my_disconnect(r->link);
     return end(r);
 }
 
@@ -211,13 +211,8 @@ static int usable(void *of)
     return link->my != NULL;
 }
 
-static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
-{
-    return hf__my_connect(&st->how, link, until_us, err);
-}
-
 const struct hf__link_kind hf__my_link_kind = {"mariadb", sizeof(struct hf__my_link), 1, usable,
-                                               make};
+                                               hf__my_connect};
 
 void hf__my_put_link(hf_store *st, struct hf__my_link *link)
 {
@@ -309,17 +304,20 @@ int hf__my_request(hf_store *st, struct hf__sql *sql, int reads, struct hf__my_r
     if (missing && !st->absent) rc = ask_without_table(st, link, sql, reads, ambiguous, r);
     hf__sql_free(sql);
     if (!link) return rc;
-    /* A replica may not have the latest rows, and this server has become one. */
-    int replica = !rc && r->row && hf__my_number(r, HF_MY_IS_READ_ONLY);
-    if (replica) hf__my_disconnect(link);
+    const char *why = r->why;
+    if (!rc && r->row && hf__my_number(r, HF_MY_IS_READ_ONLY)) {
+        why = "the server is read-only"; /* has become a replica, which may not have the latest rows
+                                          */
+        hf__my_disconnect(link);
+    } else if (!rc && !r->row && reads <= 1) {
+        why = "the answer doesn't fit the request";
+    }
     hf__my_put_link(st, link);
     if (st->absent) return hf__sql_no_table("mariadb", what, key, st->table, err);
-    if (!rc && !replica && (r->row || reads > 1)) return 0;
+    if (!rc && why == r->why) return 0;
     if (!rc) mysql_free_result(r->rows);
+    if (!rc) rc = ambiguous;
     if (rc == HF_CONFLICT && !reads) return rc;
     if (rc == HF_CONFLICT) rc = HF_UNAVAILABLE;
-    return hf_fail(err, rc ? rc : ambiguous, 0, "mariadb: %s '%s': %s", what, key,
-                   rc        ? r->why
-                   : replica ? "the server is read-only"
-                             : "the answer doesn't fit the request");
+    return hf_fail(err, rc, 0, "mariadb: %s '%s': %s", what, key, why);
 }

@@ -5,7 +5,7 @@
  *
  * Texts are stored as bytes, so that no collation compares or pads them.
  *
- * The driver has 1,130 lines, not the 400 of a driver on the kit, for the library has neither a
+ * The driver has 1,120 lines, not the 400 of a driver on the kit, for the library has neither a
  * deadline nor an end to a wait. Some 500 are connections and calls that wait for the socket with a
  * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 110 are
  * hundreds of replaces by one request (replace.c).
@@ -115,8 +115,7 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf__links_open(&st->links, &hf__my_link_kind, st, st->link);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
-    int rc = hf__my_options(url, &st->how, st->table, err);
-    snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
+    int rc = hf__my_options(st, url, err);
     hf_row_init(&row);
     /* Finds the table, or makes it if that is permitted, and checks that it can be read. */
     if (!rc) rc = hf__my_get(st, &any, &row, &clock_us, err);

@@ -60,7 +60,6 @@ struct hf__my_reply {
     int at;             /* which statement it is, from 0; or the one that failed */
     int code;           /* 0; or the code of the failure. The others have the reason: */
     unsigned number;    /* the server's or the library's number of the error; 0: neither */
-    int gone;           /* there was no answer, or it proves nothing */
     char state[6];      /* the server's SQLSTATE; "": there is none */
     char why[300];
     /* link.c's own: */
@@ -70,14 +69,12 @@ struct hf__my_reply {
     struct hf__quiet quiet;
 };
 
-/* dial.c. Fills *how and the table's names from the URL; INVALID says why. */
-int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_MY_NAME],
-                   hf_error *err);
+/* dial.c. Fills st->how and the table's names from the URL; INVALID says why. */
+int hf__my_options(hf_store *st, const hf_url *url, hf_error *err);
 
 /* Connects, until the local time until_us at most, to the first server that is MariaDB 10.3
    or later and isn't read-only. */
-int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
-                   hf_error *err);
+int hf__my_connect(hf_store *st, void *link, int64_t until_us, hf_error *err);
 void hf__my_disconnect(struct hf__my_link *link);
 
 /*
