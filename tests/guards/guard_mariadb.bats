@@ -3,6 +3,7 @@
 
 load ../cli/cli_common
 load guard_sql
+load guard_page
 
 # shellcheck disable=SC2034  # for what is loaded
 LEAVE=
@@ -387,4 +388,23 @@ END
     run holdfast run "$K/2" -- env HOLDFAST_KEY="$K/1" sh sell.sh
     refused "is over"
     [ "$(n_of 1) $(n_of 2)" = "1 0" ]
+}
+
+@test "the page's example, as it stands" {
+    export HOME=$PWD
+    printf '[client]\nuser = root\nsocket = %s\n' "$DIR/server.sock" >.my.cnf
+    mariadb -e 'CREATE DATABASE app CHARACTER SET utf8mb4;
+        CREATE TABLE app.seats (id INTEGER PRIMARY KEY, sold INTEGER);
+        INSERT INTO app.seats VALUES (42, 0)'
+    HOLDFAST_STORE="mariadb:///app?socket=$DIR/server.sock&user=root"
+    holdfast run "$K" -- true # makes the locks' table
+    eval "$(of_page MariaDB 1)"
+    grant seats/42
+    sql_of_page MariaDB 2 "'seats/42', $T" >sell.sql
+    grep -q "^CALL holdfast_enter('seats/42', $T);" sell.sql
+    mariadb app <sell.sql
+    run mariadb app -e 'UPDATE seats SET sold = 9'
+    refused "holdfast_enter"
+    [ "$(mariadb -N -B app -e 'SELECT sold FROM seats')" = 1 ]
+    mariadb -e 'DROP DATABASE app'
 }

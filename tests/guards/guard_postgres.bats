@@ -3,6 +3,7 @@
 
 load ../cli/cli_common
 load guard_sql
+load guard_page
 
 # shellcheck disable=SC2034  # for what is loaded
 LEAVE=
@@ -100,6 +101,23 @@ END
     run sh -c "HOLDFAST_KEY=$K/1 HOLDFAST_TOKEN=17; $sell"
     refused "is over"
     [ "$(n_of 1) $(n_of 2)" = "1 0" ]
+}
+
+@test "the page's example, as it stands" {
+    PGHOST=${HOLDFAST_STORE#*host=}
+    export PGHOST="${PGHOST%%&*}" PGUSER=holdfast
+    createdb app
+    psql -q app -c 'CREATE TABLE seats (id INTEGER PRIMARY KEY, sold INTEGER)' \
+        -c 'INSERT INTO seats VALUES (42, 0)'
+    holdfast -S postgres:///app run "$K" -- true # makes the locks' table
+    eval "$(of_page PostgreSQL 1)"
+    sql_of_page PostgreSQL 2 ":'key', :token" >sell.sql
+    grep -q "^SELECT holdfast_enter(:'key', :token);" sell.sql
+    eval "$(of_page PostgreSQL 3)"
+    run psql app -c 'UPDATE seats SET sold = 9'
+    refused "holdfast_enter"
+    [ "$(psql -A -t app -c 'SELECT sold FROM seats')" = 1 ]
+    dropdb app
 }
 
 @test "Holdfast's own tables are not guarded" {

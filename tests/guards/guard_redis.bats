@@ -2,6 +2,7 @@
 # holdfast guard redis, in the server in which the locks are; what the others print.
 
 load ../cli/cli_common
+load guard_page
 
 ask() { redis-cli -e -s "${HOLDFAST_STORE#*socket=}" "$@"; }
 enter() { # FENCE ROW-OR-NOTHING TOKEN COMMAND...
@@ -250,6 +251,18 @@ END
         "fence:holdfast:$K" "holdfast:$K" , 17 # as the page enters
     refused LOST
     [ "$(ask GET "cart:$K")" = 2 ]
+}
+
+@test "the page's commands, as they stand" {
+    redis-cli() { command redis-cli -e -s "${HOLDFAST_STORE#*socket=}" "$@"; }
+    eval "$(of_page Redis 1)"
+    enters=$(of_page Redis 2 | sed -n '/^redis-cli/p')
+    eval "$(holdfast acquire cart/7 --lease 60)"
+    eval "$enters"
+    [ "$(ask GET fence:holdfast:cart/7)" = "$HOLDFAST_TOKEN" ]
+    HOLDFAST_TOKEN=17
+    run eval "$enters"
+    refused LOST
 }
 
 @test "in MULTI, too, the script decides for itself alone" {

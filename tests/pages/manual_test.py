@@ -56,7 +56,17 @@ NOT_RUN = {
     ('README.md', 'sh'): 'readme_test',
     ('README.md', 'js'): 'readme_test',
     ('README.md', 'python'): 'readme_test',
+    ('README.md', 'c'): 'readme_test',
+    ('README.md', 'crontab'): 'readme_test',
     ('doc/adding-a-driver.md', 'sh'): 'author_test builds its steps one after the other',
+    ('doc/adding-a-driver.md', 'c'): 'author_test builds its steps one after the other',
+    ('doc/guards.md', 'sql'): 'guard_postgres and guard_mariadb',
+    ('doc/guards.md', 'holdfast guard postgres'): 'guard_postgres',
+    ('doc/guards.md', 'holdfast -S postgres:///app'): 'guard_postgres',
+    ('doc/guards.md', 'holdfast guard mariadb'): 'guard_mariadb',
+    ('doc/guards.md', 'holdfast guard redis'): 'guard_redis',
+    ('doc/guards.md', 'holdfast guard mongodb'): 'guard_mongodb sends what is printed',
+    ('doc/guards.md', 'holdfast guard firestore'): 'its second line needs an account of Firebase',
     ('examples/README.md', 'sh'): "the examples' own runs: tests/examples",
     ('examples/README.md', 'python'): 'parts of the programs that tests/examples runs',
     ('examples/README.md', 'js'): 'parts of the programs that tests/examples runs',
@@ -64,8 +74,10 @@ NOT_RUN = {
     ('doc/guards/firestore.md', 'js'): 'it runs in a browser: guard_web and guard_firestore',
     ('bindings/node/README.md', 'console'): 'it installs the package: node_install',
     ('bindings/python/README.md', 'console'): 'it installs the package: python_install',
-    ('doc/stores/file.md', 'console'): "root's part on a machine with several users: file_places",
+    ('doc/stores/file.md', 'console'): "root's part on a machine with several users: places",
 }
+# What pages_test runs of a page that it is given.
+RUN = ('sh', 'python', 'js')
 # Pages of which only the shell's blocks are run, here.
 SHELL_ONLY = ('doc/guards/firestore.md',)
 
@@ -162,6 +174,12 @@ def shell_blocks(home):
                 point(status == 0, f'{page}:{line} (sh): status 0', f'status {status}\n{said}')
 
 
+def commands_in(shown):
+    """The first three words of each block of text that begins with a command."""
+    return {' '.join(text.split()[:3]) for language, text, _ in shown
+            if language == 'text' and text.startswith('holdfast ')}
+
+
 def every_block_is_run():
     """A page whose examples run is named by a list of tests; any other block has its reason."""
     lists = read('tests/pages/meson.build')
@@ -173,10 +191,10 @@ def every_block_is_run():
     for page in sorted(pages):
         listed = f"'{page}'" in lists or page.startswith('doc/stores/') and \
             f"'{os.path.basename(page)[:-3]}': [" in lists
-        for language in sorted({block[0] for block in blocks(read(page))} &
-                               {'sh', 'console', 'python', 'js'}):
+        shown = list(blocks(read(page)))
+        for language in sorted({block[0] for block in shown} - {'text', ''} | commands_in(shown)):
             reason = (page, language)
-            if listed and language != 'console' or page in SHELL_ONLY and language == 'sh':
+            if listed and language in RUN or page in SHELL_ONLY and language == 'sh':
                 point(reason not in NOT_RUN, f'{page}: its {language} is run')
                 continue
             seen.add(reason)
