@@ -2,6 +2,7 @@
 // request are made by threads of the store's own (src/jobs.c).
 'use strict';
 const { asyncDispose, dispose, warns } = require('./dispose.js');
+const dropped = require('./dropped.js');
 const ending = require('./ending.js');
 const { HoldfastError, LockLost, framesAbove, fromAddon, makeError } = require('./errors.js');
 const { FLAGS, ONCE, callable, invalid, isOptions, known, signalOf, time, tokenOf, wanted,
@@ -16,36 +17,18 @@ const { isMainThread } = require('worker_threads');
 
 const WEEK_MS = 7 * 86400000;
 
-// Locks that the program has dropped without releasing them: the collector reports them here.
-const dropped = new FinalizationRegistry(({ id, key, token, detached, life }) => {
-    if (detached) {
-        life.forget(id);
-        return;
-    }
-    life.dropped(id, token);
-    if (native.leftMs(id)) {
-        process.emitWarning(`the lock on '${key}' (token ${token}) was dropped without ` +
-            'release(); it is given back now',
-        { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
-    }
-    // Also a lock that is over: maxHold ends the hold for its holder only, and the key stays held.
-    giveBack(id).catch(() => {});
-});
-
-async function giveBack(id) {
-    await native.release(id);
-}
-
 // What locks need to know of their store. It keeps no reference to the locks.
 class Life {
     closed = false;
+    store; // so a store isn't dropped before its locks are
     // On `mem:` and `file:` only its holder, or the end of the process, ends a hold without a
     // lease.
     near;
     #told = new Map(); // a lock's id -> the AbortController of its signal, and what ends it
 
-    constructor(url) {
-        this.near = /^(mem|file):/.test(url);
+    constructor(store) {
+        this.store = store;
+        this.near = /^(mem|file):/.test(store.url);
     }
 
     // The signal `until` aborts it, too.
@@ -149,7 +132,7 @@ class Lock {
     }
 
     #ends() {
-        if (this.#watched) dropped.unregister(this);
+        if (this.#watched) dropped.locks.unregister(this);
         this.#life.forget(this.#id);
         this.#orphan = this.#life.closed;
         // kept now, because it can't be asked later
@@ -193,7 +176,7 @@ class Lock {
             try {
                 await native.finish(this.#id, result, keep);
             } catch (error) {
-                await giveBack(this.#id).catch(() => {});
+                await dropped.giveBack(this.#id).catch(() => {});
                 throw error;
             }
         }));
@@ -241,7 +224,7 @@ class Lock {
     // From here on a callback uses it, and may lose it.
     handedOut(detached) {
         this.#watched = true;
-        dropped.register(this, { id: this.#id, key: this.key, token: this.token, detached,
+        dropped.locks.register(this, { id: this.#id, key: this.key, token: this.token, detached,
             life: this.#life }, this);
         return this;
     }
@@ -273,9 +256,11 @@ class Store {
     constructor(id, onSignals) {
         this.#id = id;
         this.#onSignals = onSignals;
-        if (onSignals) ending.begin();
         this.url = native.url(id);
-        this.#life = new Life(this.url);
+        if (onSignals) ending.begin();
+        // A store with onSignals serves the other stores, too, and closing `mem:` ends its data.
+        else if (!this.url.startsWith('mem:')) dropped.stores.register(this, { id, url: this.url });
+        this.#life = new Life(this);
         this.version = native.version;
     }
 
@@ -347,7 +332,7 @@ class Store {
                     return;
                 }
                 reject(signal.reason); // a listener may have stopped the event before it came here
-                if (typeof got === 'number') giveBack(got).catch(() => {});
+                if (typeof got === 'number') dropped.giveBack(got).catch(() => {});
             }, (error) => {
                 offAbort(signal, abort);
                 reject(error);
@@ -490,7 +475,7 @@ class Store {
 
     #show(doing, prefix, options) {
         known(options, SHOW, doing, prefix);
-        return new Stream(this.#open(doing, prefix), prefix, doing === 'watch',
+        return new Stream(this, this.#open(doing, prefix), prefix, doing === 'watch',
             signalOf(options.signal, doing, prefix));
     }
 

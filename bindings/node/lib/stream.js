@@ -14,6 +14,7 @@ const shown = ({ holders, waiters, ...info }) => ({ ...info,
 // An async iterator.
 class Stream {
     #id;
+    #store; // so that it isn't dropped meanwhile
     #items = [];
     #taken = 0;
     #waiting = [];
@@ -21,9 +22,10 @@ class Stream {
     #error;
     #unlisten;
 
-    constructor(store, prefix, watches, signal) {
+    constructor(store, id, prefix, watches, signal) {
         const at = framesAbove(Stream);
-        this.#id = native.stream(store, prefix, watches, (info, failure) => {
+        this.#store = store;
+        this.#id = native.stream(id, prefix, watches, (info, failure) => {
             if (info) this.#items.push(shown(info));
             else this.#end(failure && withFrames(fromAddon(failure), at));
             this.#serve();
@@ -46,6 +48,7 @@ class Stream {
         this.#over = true;
         this.#error = error;
         this.#unlisten?.();
+        this.#store = undefined;
         native.stop(this.#id);
     }
 

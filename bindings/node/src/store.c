@@ -140,6 +140,16 @@ static napi_value js_close(napi_env env, napi_callback_info info)
     return promise;
 }
 
+/* (store) Closes a store that nothing uses. Returns undefined if it is in use, or closed. */
+static napi_value js_close_idle(napi_env env, napi_callback_info info)
+{
+    napi_value argv[1], promise = NULL;
+    struct addon *a = begin(env, info, 1, argv);
+    struct store *s = (struct store *)named(a, argv[0], KIND_STORE);
+    if (s && s->refs == 1) close_start(s, &promise);
+    return promise;
+}
+
 /* ---- opening ---- */
 
 static void open_work(struct job *job)
@@ -376,8 +386,9 @@ static napi_value js_prune(napi_env env, napi_callback_info info)
 void store_exports(napi_env env, napi_value exports)
 {
     static const struct method methods[] = {
-        {"open", js_open},   {"close", js_close},     {"url", js_url},
-        {"stats", js_stats}, {"warning", js_warning}, {"peek", js_peek},
-        {"break", js_break}, {"forget", js_forget},   {"prune", js_prune}};
+        {"open", js_open},  {"close", js_close}, {"closeIdle", js_close_idle},
+        {"url", js_url},    {"stats", js_stats}, {"warning", js_warning},
+        {"peek", js_peek},  {"break", js_break}, {"forget", js_forget},
+        {"prune", js_prune}};
     ADD_METHODS(env, exports, methods);
 }

@@ -7,6 +7,7 @@ const test = require('node:test');
 const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
 const { execFileSync, fork } = require('node:child_process');
+const fs = require('node:fs');
 const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
 const holdfast = require('../lib/index.js');
 const native = require('../lib/native.js');
@@ -176,6 +177,42 @@ test('locks that were given back, or are detached, are dropped without a word', 
     }
     assert.equal((await store.peek(key)).held, 1);
     process.removeListener('warning', warn);
+});
+
+// Uses stores of which it keeps what they gave, but not the stores.
+async function useDropped(collected) {
+    const waited = fresh(), held = await store.acquire(waited);
+    const use = async (how) => how(await holdfast.open(url));
+    const lock = await use((one) => one.acquire(fresh()));
+    const detached = await use((one) => one.acquire(fresh(), { detached: true, lease: '1m' }));
+    const wait = use((one) => one.acquire(waited)), shows = await use((one) => one.watch(waited));
+    const running = use((one) => one.run(fresh(), async (its) => {
+        await wait;
+        await its.confirm();
+    }));
+    await use((one) => one.stats());
+    await collected();
+    for (const one of [lock, detached]) await one.confirm();
+    assert.equal((await shows.next()).value.key, waited);
+    await held.release();
+    for (const one of [await wait, lock, detached]) await one.release();
+    await running;
+    await shows.return();
+}
+
+test('a store that is dropped is closed, when nothing uses it', PATIENCE, async () => {
+    if (url.startsWith('mem:')) return;
+    const open = () => fs.readdirSync('/proc/self/fd').length;
+    const before = open(), warned = [], warn = ({ message }) => warned.push(message);
+    process.on('warning', warn);
+    const collected = (done) => until(() => {
+        globalThis.gc();
+        return done();
+    });
+    await useDropped(() => collected(() => warned.length));
+    await collected(() => open() <= before);
+    process.removeListener('warning', warn);
+    assert.match(warned.join(), /^the store '[^']*' was dropped without close/);
 });
 
 test('a lock whose signal is kept is dropped all the same, and the signal tells', async () => {
