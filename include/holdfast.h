@@ -23,6 +23,8 @@
  *   - `err` comes last, may be NULL, and is written only on failure.
  *   - A handle may be used by any number of threads. An hf_lock may be used by several threads,
  *     but only one may release it, as the last thing that anybody does with it.
+ *   - A thread that is canceled (pthread_cancel) in a call ends after the call. A signal handler
+ *     must not call any function.
  *   - After fork() the child has the parent's handles, but none of its locks and waits: each call
  *     with one of these answers HF_LOST and touches nothing. A handle opens its store anew at the
  *     first call in the child, and fails as hf_open does. The parent is unaffected.
@@ -367,7 +369,8 @@ typedef struct hf_info {
 } hf_info;
 
 /* Called for each key; `info` is valid during the call only. Nonzero ends the listing with success.
-   Must not call hf_close, which waits for the callback (and ends the listing with CANCELED). */
+   Must not call hf_close, which waits for the callback (and ends the listing with CANCELED). A
+   child that is forked in it must not return from it. */
 typedef int hf_info_fn(void *arg, const hf_info *info);
 
 /* Shows one key, also an unused one (rev 0). Holders that are over or dead are not shown. */

@@ -6,6 +6,7 @@
 
 #include "handle.h"
 #include "os.h"
+#include "thread.h"
 #include "validity.h"
 
 #include <stdlib.h>
@@ -97,6 +98,7 @@ out:
 
 int hf_peek(hf *h, const char *key, hf_info_fn *see, void *arg, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf_rowkey k;
     hf_row row;
     int rc = hf_key_make(key, &k, err);

@@ -6,6 +6,7 @@
 #include "admin.h"
 #include "handle.h"
 #include "info.h"
+#include "thread.h"
 
 int hf__list_one(void *arg, const hf_rowkey *key, hf_row *row)
 {
@@ -84,6 +85,7 @@ int hf__scan(struct hf_scanning *s, const char *prefix, hf_error *err)
 int hf__list(hf *h, const char *prefix, hf_info_fn *see,
              void (*damaged)(void *arg, const char *key, const char *why), void *arg, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf_error own;
     struct hf_listing l = {h, see, arg, &own, 0, 0};
     struct hf_scanning s = {.h = h, .see = hf__list_one, .arg = &l};

@@ -8,6 +8,7 @@
 #include "handle.h"
 #include "list.h"
 #include "os.h"
+#include "thread.h"
 
 enum { PRUNE_MIN_MS = 60000 };
 
@@ -15,6 +16,7 @@ enum { PRUNE_MIN_MS = 60000 };
 static int operate(hf *h, const char *what, const char *key, struct hf_event *ev,
                    struct hf_outcome *out, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf_row row;
     struct hf_entry *e;
     int rc = hf__begin_key_call(h, what, key, &e, err);
@@ -81,6 +83,7 @@ static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
 
 int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
 {
+    HF_NOT_CANCELED;
     struct pruning p = {h, 0, 0, err, 0};
     struct hf_scanning s = {.h = h, .see = prune_one, .arg = &p};
     int rc = hf__alive(h, "prune", err);
@@ -99,6 +102,7 @@ int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
 
 int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err)
 {
+    HF_NOT_CANCELED;
     int rc = hf__begin_call(h, "inspect", err);
     if (rc) return rc;
     rc = hf__port_inspect(&h->port, say, arg, err);
@@ -108,6 +112,7 @@ int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *a
 
 int hf_store_warning(hf *h, char *ret, size_t cap)
 {
+    HF_NOT_CANCELED;
     if (!cap || hf__begin_call(h, "warning", NULL)) return 0;
     int found = hf__port_warning(&h->port, ret, cap);
     hf__end_call(h);

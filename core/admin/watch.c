@@ -5,6 +5,7 @@
 #include "handle.h"
 #include "info.h"
 #include "list.h"
+#include "thread.h"
 #include "validity.h"
 
 #include <stdlib.h>
@@ -119,6 +120,7 @@ int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *er
 int hf__watch(hf *h, const char *prefix, hf_info_fn *see, hf_failed_look_fn *failed, void *arg,
               hf_error *err)
 {
+    HF_NOT_CANCELED;
     struct watching w = {.l = {h, see, arg, err, 0, 0}};
     struct hf_scanning s = {.h = h, .see = watch_one, .arg = &w};
     int rc = hf__begin_call(h, "watch", err);

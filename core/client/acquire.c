@@ -164,6 +164,7 @@ static int begin_wait(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_opt
 static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
                                    hf_lock **ret, hf_once *once, hf_error *err)
 {
+    HF_NOT_CANCELED;
     struct hf_wait w;
     int rc = begin_wait(h, &w, e, o, keep_us, once, err);
     if (rc) return rc;
@@ -226,6 +227,7 @@ int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err)
 int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *options, hf_once *ret,
                   hf_error *err)
 {
+    HF_NOT_CANCELED;
     struct hf_entry *e;
     const hf_options *o = options ? options : &hf__default_options;
     hf_once once = {0};
@@ -254,6 +256,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
 static int start(hf *h, const char *key, const hf_options *options, int64_t keep_us, hf_once *once,
                  hf_acquired_fn *done, void *arg, hf_wait **ret, hf_error *err)
 {
+    HF_NOT_CANCELED;
     struct hf_entry *e;
     const hf_options *o = options ? options : &hf__default_options;
     int rc = hf__alive(h, "acquire", err);
@@ -311,6 +314,7 @@ static int is_done(const hf_wait *w)
 
 void hf_wait_cancel(hf_wait *w)
 {
+    HF_NOT_CANCELED;
     if (w->forks != hf__forks || is_done(w)) return;
     pthread_mutex_lock(&w->h->mu);
     if (w->state != HF_WAIT_ENDED) {
@@ -323,6 +327,7 @@ void hf_wait_cancel(hf_wait *w)
 
 void hf_wait_free(hf_wait *w)
 {
+    HF_NOT_CANCELED;
     if (!w || w->forks != hf__forks) return; /* the parent's stays as it is */
     hf *h = w->h;
     if (!is_done(w)) {

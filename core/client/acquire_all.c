@@ -4,6 +4,7 @@
 #include "handle.h"
 #include "options.h"
 #include "os.h"
+#include "thread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ static int by_name(const void *a, const void *b)
 int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *options,
                    hf_lock **ret, hf_error *err)
 {
+    HF_NOT_CANCELED;
     enum { KEYS_CAP = 64 };
     const char *const *order[KEYS_CAP];
     hf_lock *got[KEYS_CAP];

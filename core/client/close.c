@@ -293,6 +293,7 @@ static void begin_closing(hf *h)
 
 void hf_close_begin(hf *h)
 {
+    HF_NOT_CANCELED;
     if (!h || !hf__own(h)) return;
     pthread_mutex_lock(&h->mu);
     begin_closing(h);
@@ -303,6 +304,7 @@ void hf_close_begin(hf *h)
 
 void hf_close(hf *h)
 {
+    HF_NOT_CANCELED;
     if (!h || !hf__own(h)) return; /* the parent's: its threads don't exist here */
     pthread_mutex_lock(&h->mu);
     begin_closing(h);

@@ -8,12 +8,14 @@
 #include "lost.h"
 #include "os.h"
 #include "session.h"
+#include "thread.h"
 #include "validity.h"
 
 enum { PAUSE_ENTER_US = 50000 };
 
 int hf_confirm(hf_lock *l, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf *h = l->h;
     hf_row row;
     hf_error why = {0};
@@ -56,6 +58,7 @@ static int enter(hf_lock *l, const char *where, hf_error *err)
 
 int hf_enter(hf_lock *l, const char *where, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf *h = l->h;
     int rc = hf__held_here(l, "enter", err);
     if (!rc) rc = hf__begin_call(h, "enter", err);
@@ -81,6 +84,7 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
 
 int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *err)
 {
+    HF_NOT_CANCELED;
     struct hf_entry *e;
     hf_row row;
     int rc = hf__begin_key_call(h, "adopt", key, &e, err);

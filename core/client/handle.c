@@ -11,6 +11,7 @@
 #include "peers.h"
 #include "renewal_queue.h"
 #include "shown.h"
+#include "thread.h"
 #include "url_advice.h"
 
 #include <errno.h>
@@ -294,6 +295,7 @@ static int reopen(hf *h, const char *what, hf_error *err)
 
 int hf__reopen(hf *h, const char *what, hf_error *err)
 {
+    HF_NOT_CANCELED;
     pthread_mutex_lock(&reopening);
     int rc = hf__own(h) ? 0 : reopen(h, what, err);
     pthread_mutex_unlock(&reopening);

@@ -15,6 +15,7 @@
 #include "renewal_queue.h"
 #include "session.h"
 #include "start_threads.h"
+#include "thread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ enum {
    lock that the expiry monitor watches may have any of these; on servers each lock is watched. */
 static HF_COLD void untangle(hf_lock *l)
 {
+    HF_NOT_CANCELED;
     hf__deadline_drop(&l->h->watched, &l->watch);
     hf__renew_at(l, INT64_MAX);
     hf__forget_row(&l->row);
@@ -237,6 +239,7 @@ int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, stru
 
 int64_t hf_left_ms(const hf_lock *lock)
 {
+    HF_NOT_CANCELED;
     hf *h = lock->h;
     if (hf__held_here(lock, "left", NULL)) return 0;
     pthread_mutex_lock(&h->mu);

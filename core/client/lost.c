@@ -100,6 +100,7 @@ void hf__run_on_lost(hf_lock *l)
 
 int hf_lost_fd(hf_lock *l)
 {
+    HF_NOT_CANCELED;
     hf *h = l->h;
     if (hf__held_here(l, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
@@ -119,6 +120,7 @@ int hf_lost_fd(hf_lock *l)
 
 int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
 {
+    HF_NOT_CANCELED;
     hf *h = l->h;
     int rc = hf__held_here(l, "lost", NULL);
     if (rc) return rc;

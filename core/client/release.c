@@ -24,6 +24,7 @@
 #include "session.h"
 #include "shown.h"
 #include "start_threads.h"
+#include "thread.h"
 #include "wait_schedule.h"
 
 #include <stdio.h>
@@ -182,6 +183,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
    this process, so otherwise the key would stay held. */
 static void keep_trying(hf_lock *l)
 {
+    HF_NOT_CANCELED;
     l->pending_release = 1;
     l->busy = 0;
     l->on_lost = NULL;
@@ -196,6 +198,7 @@ static void keep_trying(hf_lock *l)
 /* Releases a lock that release_instantly hasn't released; `rc` is what that returned. */
 static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf_row row; /* the row as it is, if another client has changed it */
     int known = 0;
     hf_row_init(&row);
@@ -207,18 +210,24 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, const struct asked *asked,
     return rc;
 }
 
+/* Seizes the lock, which something else may be using. Returns when it was asked for the release. */
+static HF_COLD struct asked ask_and_seize(hf_lock *l)
+{
+    HF_NOT_CANCELED;
+    struct asked asked = ask_now(l);
+    l->releasing = 1;
+    hf__renew_at(l, INT64_MAX);
+    hf__seize(l);
+    return asked;
+}
+
 int hf__release(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
     /* 1: a request, the callback, or the expiry monitor's heap may refer to the lock. */
     int rc, waits = l->busy || l->in_callback || l->watch.nth;
     struct asked asked = {NOT_BELIEVED, 0};
-    if (waits) {
-        asked = ask_now(l);
-        l->releasing = 1;
-        hf__renew_at(l, INT64_MAX);
-        hf__seize(l);
-    }
+    if (waits) asked = ask_and_seize(l);
     rc = release_instantly(l);
     if (rc && !waits) asked = ask_now(l);
     if (rc) rc = release_slowly(l, rc, &asked, err);
@@ -266,6 +275,7 @@ static int refuse(hf_lock *l, const char *why, hf_error *err)
 
 int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf *h = l->h;
     struct hf_outcome out;
     hf_row row;

@@ -14,6 +14,7 @@
 #include "lost.h"
 #include "options.h"
 #include "start_threads.h"
+#include "thread.h"
 
 int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
 {
@@ -70,6 +71,7 @@ void hf__renewed(hf_lock *l, const hf_row *row)
 
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
 {
+    HF_NOT_CANCELED;
     hf *h = l->h;
     char text[HF_LEASE_WHY];
     int rc = hf__held_here(l, "renew", err);

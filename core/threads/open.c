@@ -4,6 +4,7 @@
 #include "above.h"
 #include "held_sessions.h"
 #include "start_threads.h"
+#include "thread.h"
 #include "threads.h"
 
 static const struct hf_sessions_above sessions_above = {.lost = hf__session_lost,
@@ -20,5 +21,6 @@ static const struct hf_above above = {.dispatcher = hf__dispatcher,
 
 int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
 {
+    HF_NOT_CANCELED;
     return hf__open_handle(url, options, &above, ret, err);
 }

@@ -1,5 +1,6 @@
 /*
- * thread.h - starts a thread of the library, and tells whether a thread runs a callback.
+ * thread.h - starts a thread of the library, tells whether a thread runs a callback, and keeps the
+ * program's threads from being canceled (pthread_cancel) inside the library.
  */
 #ifndef HF_THREAD_H
 #define HF_THREAD_H
@@ -30,5 +31,19 @@ void hf__end_callback(void);
 /* Returns 1 if the calling thread runs a callback, of any handle, in the process in which the
    callback began. */
 int hf__in_callback(void);
+
+/* Stands first in each function of holdfast.h that may sleep, send a request or wake a thread.
+   Until the block ends, the calling thread isn't canceled: it would leave the mutex locked, and its
+   wait in the lists. On the fast path of hf_acquire and hf_release nothing is a cancellation point;
+   it stands in what they call beside that. */
+#define HF_NOT_CANCELED \
+    int hf__canceled __attribute__((cleanup(hf__cancel_as_before))) = hf__cancel_never()
+static inline int hf__cancel_never(void)
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+static inline void hf__cancel_as_before(int *before) { pthread_setcancelstate(*before, NULL); }
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * lock_threads.c - what a program notices of the library's threads: they run its callbacks, and
- * their stacks have room for its thread-local variables.
+ * their stacks have room for its thread-local variables. And its own threads may be canceled.
  */
 #include "lock_suite.h"
 
@@ -168,6 +168,41 @@ static void a_child_that_returns_from_a_callback_ends(void **state)
     hf_close(made.other);
 }
 
+/* ---- pthread_cancel ---- */
+
+static void *acquire_and_release(void *arg)
+{
+    hf_lock *lock;
+    if (hf_acquire(arg, made.key, NULL, &lock, NULL) || hf_release(lock, NULL)) return arg;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The first of two waits sleeps at the store, the second behind it. Canceled there, their threads
+   would leave the handle's mutex locked for ever. */
+static void a_canceled_thread_leaves_the_call_first(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    hf_lock *lock;
+    pthread_t thread[2];
+    hf_stats stats = {.size = sizeof stats};
+    made.key = suite_key("canceled");
+    OK(hf_acquire(h, made.key, NULL, &lock, &suite_error));
+    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, acquire_and_release, h);
+    suite_await_waiters(h, made.key, 1);
+    while (!hf_get_stats(h, &stats) && stats.waiting < 2) usleep(1000);
+    for (int i = 0; i < 2; i++) pthread_cancel(thread[i]);
+    OK(hf_release(lock, &suite_error));
+    for (int i = 0; i < 2; i++) {
+        void *how;
+        pthread_join(thread[i], &how);
+        assert_ptr_equal(how, PTHREAD_CANCELED);
+    }
+    OK(hf_acquire(h, made.key, NULL, &lock, &suite_error));
+    hf_close(h);
+}
+
 /* ---- stacks ---- */
 
 /* As large as the library's stacks, in which glibc keeps it. */
@@ -204,6 +239,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_acquisition_in_a_callback_waits),
         cmocka_unit_test(a_child_that_returns_from_a_callback_ends),
+        cmocka_unit_test(a_canceled_thread_leaves_the_call_first),
         cmocka_unit_test(threads_start_beside_large_thread_locals),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_threads");
