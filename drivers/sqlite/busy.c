@@ -16,16 +16,14 @@
 
 enum { SOON_US = 1000, NEWCOMER_DOUBLINGS = 6 };
 
-/* A busy handler of SQLite's. `nth`: how often this statement has waited before. Returns 1 to try
-   again; 0: the time is over. */
-static int wait_a_little(void *arg, int nth)
+int hf__sq_wait(hf_store *st, enum hf__sq_if_busy how, int nth)
 {
-    hf_store *st = arg;
     int64_t now_us = hf__local_us(), us = SOON_US;
     uint32_t dice;
+    if (how == SQ_FAILS) return 0;
     if (!nth) st->busy_since_us = now_us;
-    if (st->if_busy == SQ_FAILS || now_us - st->busy_since_us >= st->io_timeout_ms * 1000) return 0;
-    if (st->if_busy == SQ_MAKES_WAY) us <<= nth < NEWCOMER_DOUBLINGS ? nth : NEWCOMER_DOUBLINGS;
+    if (now_us - st->busy_since_us >= st->io_timeout_ms * 1000) return 0;
+    if (how == SQ_MAKES_WAY) us <<= nth < NEWCOMER_DOUBLINGS ? nth : NEWCOMER_DOUBLINGS;
     hf__random(&dice, sizeof dice);
     us = us / 2 + (int64_t)((uint64_t)us * dice >> 32);
     struct timespec pause = {0, us * 1000};
@@ -33,4 +31,12 @@ static int wait_a_little(void *arg, int nth)
     return 1;
 }
 
-void hf__sq_wait_if_busy(hf_store *st) { sqlite3_busy_handler(st->db, wait_a_little, st); }
+/* A busy handler of SQLite's. */
+static int handle_busy(void *arg, int nth)
+{
+    hf_store *st = arg;
+    st->may_wait = 1;
+    return hf__sq_wait(st, st->if_busy, nth);
+}
+
+void hf__sq_wait_if_busy(hf_store *st) { sqlite3_busy_handler(st->db, handle_busy, st); }

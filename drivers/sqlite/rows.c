@@ -156,16 +156,47 @@ struct write {
     int64_t clock_us;
 };
 
+/* Returns 1 if the row that SQ_GET has found is the one that a replace has seen. A stored rev of 0
+   is damage, not the absence of a row. */
+static int is_seen(sqlite3_stmt *s, const struct write *w)
+{
+    int there = has_row(s);
+    uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_FIELD_REV) : 0;
+    return !w->party && rev == w->seen && there == (w->seen != 0);
+}
+
+/* Begins the transaction. While the database is locked, a replace reads the row before it asks
+   again. If the row was replaced, the replace ends without its turn: otherwise every waiter that
+   has to write when a lease ends would keep the others from writing, to find a conflict. Returns
+   SQLite's code; SQLITE_ROW: the row was replaced, and SQ_GET has found it. */
+static int begin(hf_store *st, const struct write *w)
+{
+    enum hf__sq_if_busy how = w->party ? SQ_MAKES_WAY : SQ_RETRIES;
+    int sq;
+    st->if_busy = SQ_FAILS;
+    for (int nth = 0;; nth++) {
+        st->may_wait = 0;
+        sq = hf__sq_run(st->stmt[SQ_BEGIN]);
+        if ((sq & 0xff) != SQLITE_BUSY || !st->may_wait) break;
+        int found = w->party ? SQLITE_OK : find(st, w->key, 0);
+        if (found == SQLITE_ROW && !is_seen(st->stmt[SQ_GET], w)) {
+            sq = found;
+            break;
+        }
+        if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
+        if (!hf__sq_wait(st, how, nth)) break;
+    }
+    st->if_busy = SQ_RETRIES;
+    return sq;
+}
+
 /* Compares and writes, between BEGIN and COMMIT. SQ_GET has found the row, or that there is none.
    Returns 0: written; HF_CONFLICT: nothing was written; or an error. */
 static int decide(hf_store *st, struct write *w, hf_error *err)
 {
     sqlite3_stmt *s = st->stmt[SQ_GET];
     const hf_rowkey *key = w->key;
-    int there = has_row(s), rc = 0;
-    uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_FIELD_REV) : 0;
-    /* A stored rev of 0 is damage, not the absence of a row. */
-    int same = !w->party && rev == w->seen && there == (w->seen != 0);
+    int there = has_row(s), same = is_seen(s, w), rc = 0;
     w->clock_us = hf__sq_now_us(st);
     if (w->cur && !same) {
         hf_row_clear(w->cur);
@@ -192,12 +223,10 @@ static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     if (!sq && !st->ceiling_us) sq = learn_ceiling(st, w->key);
     if (!sq) sq = hf__sq_make_room(st, w->row ? w->row->rev : 0);
     if (sq == SQLITE_ERROR) sq = hf__sq_make(st, 1);
-    if (w->party) st->if_busy = SQ_MAKES_WAY;
-    if (!sq) sq = hf__sq_run(st->stmt[SQ_BEGIN]);
-    st->if_busy = SQ_RETRIES;
+    if (!sq) sq = begin(st, w);
     if (!sq) hf__sq_files_begin(st);
-    if (!sq && (sq = find(st, w->key, 1)) == SQLITE_ROW) sq = SQLITE_OK;
-    if (sq)
+    if (!sq) sq = find(st, w->key, 1);
+    if (sq != SQLITE_ROW)
         rc = hf__sq_failed(st, sq, what, key, HF_UNAVAILABLE, err);
     else
         rc = decide(st, w, err);

@@ -85,6 +85,7 @@ struct hf_store {
     int wake_fd;
     int64_t io_timeout_ms;
     enum hf__sq_if_busy if_busy;
+    int may_wait;          /* 1: the busy handler was called, so a later try may succeed */
     int64_t busy_since_us; /* when the present statement found the database locked */
     struct hf__sq_boot boot;
     dev_t dev;
@@ -129,8 +130,11 @@ int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf
    reports only that there is no file, because it then tries to open the file for reading. */
 int hf__sq_directory_refuses(const char *path);
 
-/* busy.c: makes the statements of st->db wait while the database is locked, for io_timeout_ms. */
+/* busy.c. wait_if_busy: makes the statements of st->db wait while the database is locked, as
+   st->if_busy says, for io_timeout_ms. wait: waits once; nth: how often before. Returns 1 to try
+   again; 0: the time is over. */
 void hf__sq_wait_if_busy(hf_store *st);
+int hf__sq_wait(hf_store *st, enum hf__sq_if_busy how, int nth);
 
 /* notify.c */
 extern const hf_notify_ops hf__sq_notify;

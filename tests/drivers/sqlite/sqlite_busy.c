@@ -15,14 +15,15 @@
 
 enum { SLEEPS = 40, SOON_US = 2000, SELDOM_US = 16000 };
 
-static int sleeps;               /* so far */
-static int64_t slept_us[SLEEPS]; /* how long each was to be */
-static hf_row row;               /* as it is stored */
+static int sleeps;                  /* so far */
+static int64_t slept_us[SLEEPS];    /* how long each was to be */
+static hf_row row;                  /* as it is stored */
+static const char *then = "COMMIT"; /* what the other client does after the last sleep */
 
 static int fell_asleep(int64_t us)
 {
     if (sleeps < SLEEPS) slept_us[sleeps] = us;
-    if (++sleeps == SLEEPS) writes("COMMIT");
+    if (++sleeps == SLEEPS) writes(then);
     return 0;
 }
 
@@ -97,6 +98,26 @@ static void a_newcomer_makes_way(void **state)
     drv->close(st);
 }
 
+/* A replace of a row that was replaced meanwhile can't succeed, so it doesn't wait for its turn. */
+static void a_replace_that_comes_too_late_ends(void **state)
+{
+    (void)state;
+    hf_store *st = locked();
+    uint64_t rev = row.rev;
+    then = "UPDATE holdfast SET rev = rev + 1, note = 'n'; COMMIT; BEGIN IMMEDIATE";
+    said(drv->replace(st, &key, rev, NULL, &row, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    assert_true(row.rev == rev + 1 && row.n_holders == 1 && clock_us);
+    /* The same for a row that is gone, and one that has appeared. */
+    then = "DELETE FROM holdfast; COMMIT; BEGIN IMMEDIATE";
+    sleeps = 0;
+    said(drv->replace(st, &key, rev + 1, NULL, &row, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_true(!row.rev && !row.n_holders);
+    writes("COMMIT");
+    then = "COMMIT";
+    drv->close(st);
+}
+
 /* A request that finds the database locked for all of the time given is UNAVAILABLE. */
 static void the_time_ends(void **state)
 {
@@ -104,10 +125,10 @@ static void the_time_ends(void **state)
     hf_url url;
     hf_store *st = NULL;
     said(hf_url_parse(url_text, &url, &err), 0, NULL);
-    said(drv->open(&url, 100, &st, &(hf_caps){0}, &err), 0, NULL);
-    writes("BEGIN IMMEDIATE");
+    drv->close(locked());
     sleeps = SLEEPS; /* the other client's transaction goes on */
-    said(drv->replace(st, &key, 7, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE,
+    said(drv->open(&url, 100, &st, &(hf_caps){0}, &err), 0, NULL);
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE,
          "locked by others");
     writes("COMMIT");
     drv->close(st);
@@ -120,6 +141,7 @@ int main(void)
         cmocka_unit_test(a_replace_asks_again_soon),
         cmocka_unit_test(the_marker_of_once_asks_again_soon),
         cmocka_unit_test(a_newcomer_makes_way),
+        cmocka_unit_test(a_replace_that_comes_too_late_ends),
         cmocka_unit_test(the_time_ends),
     };
     int failed = TEST_MAIN(tests);
