@@ -7,8 +7,8 @@
 #define HF_MEM_SHARD_H
 
 #include "bytes.h"
-#include "futex.h"
 #include "holdfast_driver.h"
+#include "mem_latch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 int64_t hf__mm_day_offset_us;
@@ -160,7 +159,7 @@ void hf__mm_close(hf_store *st)
         pthread_mutex_lock(&t->mu);
         t->slot[st->session & ((1 << SLOT_BITS) - 1)] = NULL;
         for (uint32_t i = 0; i < t->slots; i++)
-            if (t->slot[i] && t->slot[i]->death_fd >= 0) eventfd_write(t->slot[i]->death_fd, 1);
+            if (t->slot[i] && t->slot[i]->death_fd >= 0) hf__wake(t->slot[i]->death_fd);
         pthread_mutex_unlock(&t->mu);
         pthread_mutex_lock(&registry);
         leave_table(st);

@@ -5,7 +5,6 @@
 #include "os.h"
 
 #include <stdlib.h>
-#include <sys/eventfd.h>
 
 /* The longest single sleep: 60 s. While the machine is suspended the futex's timeout stands still,
    but CLOCK_BOOTTIME, by which the caller counts, goes on. */
@@ -88,17 +87,13 @@ void hf__mm_interrupt(hf_store *st, uint8_t wakeup) { hf__wakeup_interrupt(&st->
 static int mm_death_fd(hf_store *st)
 {
     pthread_mutex_lock(&st->table->mu);
-    if (st->death_fd < 0) st->death_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (st->death_fd < 0) st->death_fd = hf__wake_fd();
     int fd = st->death_fd;
     pthread_mutex_unlock(&st->table->mu);
     return fd;
 }
 
-static int mm_death_read(hf_store *st)
-{
-    eventfd_t n;
-    return eventfd_read(mm_death_fd(st), &n) == 0;
-}
+static int mm_death_read(hf_store *st) { return hf__woken(mm_death_fd(st)); }
 
 const hf_liveness_ops hf__mm_liveness = {
     .session = mm_session, .alive = mm_alive, .death_fd = mm_death_fd, .death_read = mm_death_read};

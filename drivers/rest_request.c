@@ -98,7 +98,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 {
     (void)arg;
     (void)purpose;
-    return hf__fd_above(socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol));
+    return hf__socket(a->family, a->socktype, a->protocol);
 }
 
 static __thread int was_connected; /* 1: the socket that this thread closed last was connected */

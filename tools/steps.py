@@ -408,7 +408,7 @@ def release(step):
     todo += [['npm_test.py', '.', out], ['pythons_test.py', '.', out]] if 'gnu' in parts else []
     todo += [['alpine_test.py', '.', out]] if 'musl' in parts else []
     todo += [['rpm_test.py', '.', out], ['recipes_test.py', '.', out]] if 'musl' in parts else []
-    todo += [['deb_test.py', '.', out]] if 'deb' in parts else []
+    todo += [['deb_test.py', '.', out], ['macos_test.py', '.']] if 'deb' in parts else []
     for test in todo:
         before = os.path.getsize(step.path)
         words = ['tests/release/' + test[0], *test[1:]]

@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- a lock is lost, and its holder is told ---- */
@@ -41,15 +40,13 @@ static void note_no_answer(hf_lock *l)
 void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
 {
     if (l->lost) return;
-    uint64_t one = 1;
     l->lost = 1;
     l->lost_by = (uint8_t)by;
     if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) note_no_answer(l);
     /* A pending release stays in the queue: its repetition frees the lock. */
     if (!l->pending_release) hf__renew_at(l, INT64_MAX);
     l->h->stats.lost++;
-    ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
-    (void)n; /* a full eventfd is readable too */
+    if (l->lost_fd >= 0) hf__wake(l->lost_fd);
     if (l->on_lost) hf__set_deadline(l);
 }
 
@@ -109,7 +106,8 @@ int hf_lost_fd(hf_lock *l)
         return -1;
     }
     if (l->lost_fd < 0) {
-        l->lost_fd = hf__fd_above(eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK));
+        l->lost_fd = hf__wake_fd();
+        if (l->lost && l->lost_fd >= 0) hf__wake(l->lost_fd);
         l->ask_at_us = 0;
         hf__set_deadline(l);
     }

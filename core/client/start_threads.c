@@ -10,7 +10,6 @@
 #include "thread.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 int hf__no_thread(const char *key, hf_error *err)
@@ -48,22 +47,20 @@ void hf__kick_dispatcher(hf *h)
 int hf__need_monitor(hf *h)
 {
     if (h->monitor_runs) return 0;
-    if (h->monitor_fd < 0) h->monitor_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (h->monitor_fd < 0) h->monitor_fd = hf__wake_fd();
     if (h->monitor_fd < 0) return HF_UNAVAILABLE;
     return hf__start_thread(h, &h->monitor_runs, &h->monitor, h->above->monitor, NULL);
 }
 
 void hf__kick_monitor(hf *h, int64_t at_us)
 {
-    uint64_t one = 1;
     /* The first wait makes the monitor run once, so that it asks the store to report deaths. */
     int settled = h->deaths_reported || !h->port.caps.local || !h->port.caps.liveness;
     if (!h->monitor_runs || (at_us >= h->monitor_until_us && settled)) return;
     h->monitor_todo = 1;
     if (!h->monitor_sleeps) return;
     h->monitor_until_us = at_us;
-    /* A full eventfd means that the monitor has been woken already. */
-    if (write(h->monitor_fd, &one, sizeof one) < 0) return;
+    hf__wake(h->monitor_fd);
 }
 
 /* ---- the renewer ---- */

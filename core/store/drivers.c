@@ -5,6 +5,7 @@
 
 #include "module_dirs.h"
 #include "os.h"
+#include "own_library.h"
 #include "url_advice.h"
 
 #include <dirent.h>
@@ -26,7 +27,10 @@
 HF_DRIVERS_BUILT_IN
 #undef X
 
-static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
+static const hf_driver *const built_in[] = {&hf__mem_driver,
+#ifndef __APPLE__
+                                            &hf__file_driver,
+#endif
 #define X(scheme) &hf__##scheme##_driver,
                                             HF_DRIVERS_BUILT_IN
 #undef X

@@ -38,8 +38,12 @@ void hf__drivers(void (*see)(void *arg, const char *scheme, const hf_driver *dri
  * function (tests/fakes) to make calls fail. In an installed library or command it is NULL.
  * Returns: 0; or the code and *err, if the store can't be opened.
  */
+#ifdef __APPLE__ /* whose linker lets nothing be undefined; the tests aren't built there */
+static int (*const hf__wrap_opened)(const hf_driver **, hf_store **, hf_caps *, hf_error *) = NULL;
+#else
 __attribute__((weak, visibility("hidden"))) int
 hf__wrap_opened(const hf_driver **drv, hf_store **st, hf_caps *caps, hf_error *err);
+#endif
 
 /* Returns the length of a URL without the blanks and line ends behind it. */
 size_t hf__url_length(const char *text);

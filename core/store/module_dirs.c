@@ -3,12 +3,11 @@
  */
 #include "module_dirs.h"
 
-#include <link.h>
-#include <stdint.h>
+#include "own_library.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,39 +34,6 @@ static void up(char *path)
     *(slash ? slash : path) = 0;
 }
 
-/* An address in the loaded object that this code is part of. */
-static const char of_here;
-
-/* The loaded object that this code is part of. */
-struct object {
-    const char *path; /* of a shared library, as long as it is loaded; NULL: the program itself */
-    int seen;         /* how many objects were passed so far */
-};
-
-static int is_own(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct object *own = arg;
-    uintptr_t here = (uintptr_t)&of_here;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-        if (info->dlpi_phdr[i].p_type != PT_LOAD || here - from >= info->dlpi_phdr[i].p_memsz)
-            continue;
-        /* The program is the first object, whatever name the C library gives it. */
-        own->path = own->seen && *info->dlpi_name ? info->dlpi_name : NULL;
-        return 1;
-    }
-    own->seen++;
-    return 0;
-}
-
-const char *hf__own_library(void)
-{
-    struct object own = {NULL, 0};
-    dl_iterate_phdr(is_own, &own);
-    return own.path;
-}
-
 /* Finds the directory of the shared library, and returns 1. If the library is linked into a
    program, finds the program's directory, and returns 0. `to` is empty in a set-user-id program:
    its caller may have put the program elsewhere by a hard link. */
@@ -79,8 +45,7 @@ static int own_dir(char to[HF_MODULE_PATH])
         up(to);
         return 1;
     }
-    ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", to, HF_MODULE_PATH - 1);
-    to[n > 0 ? n : 0] = 0;
+    hf__own_program(to, HF_MODULE_PATH);
     up(to);
     return 0;
 }

@@ -21,8 +21,5 @@ void hf__module_dirs(struct hf_module_dirs *ret);
    none has it. */
 int hf__find_module(const struct hf_module_dirs *d, int n, const char *scheme, char *ret,
                     size_t cap);
-/* Returns the path of the shared library that this code is in; NULL: it is linked into the
-   program. */
-const char *hf__own_library(void);
 
 #endif

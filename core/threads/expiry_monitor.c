@@ -123,8 +123,7 @@ static void monitor_sleep(hf *h, struct pollfd *fds, int64_t until)
     ppoll(fds, 2, left < 0 ? NULL : &t, NULL);
     pthread_mutex_lock(&h->mu);
     h->monitor_sleeps = 0;
-    uint64_t n;
-    if (read(h->monitor_fd, &n, sizeof n) < 0) return; /* empties it; fails if it was empty */
+    hf__woken(h->monitor_fd);
 }
 
 void *hf__expiry_monitor(void *arg)

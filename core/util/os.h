@@ -77,4 +77,18 @@ int hf__open(const char *path, int flags, unsigned mode);
 int hf__open_at(int dir, const char *path, int flags, unsigned mode);
 FILE *hf__fopen(const char *path);
 
+/* Makes a socket, which is closed on exec; `type` as in socket(2). Returns -1 and errno if it
+ * fails.
+ */
+int hf__socket(int family, int type, int protocol);
+int hf__socket_nonblocking(int family, int type, int protocol);
+
+/* Makes a descriptor that is ready to be read once another thread has called hf__wake: an eventfd,
+   on macOS a kqueue. Returns -1 if that fails: errno says why. */
+int hf__wake_fd(void);
+/* Makes the descriptor ready. */
+void hf__wake(int wake_fd);
+/* Returns 1 if hf__wake was called since the last call, and makes the descriptor not ready. */
+int hf__woken(int wake_fd);
+
 #endif

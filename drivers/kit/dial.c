@@ -46,8 +46,7 @@ static enum hf__attempt_state failed(struct hf__attempt *a, int sys)
 static enum hf__attempt_state socket_start(void *arg, struct hf__attempt *a)
 {
     (void)arg;
-    a->fd =
-        hf__fd_above(socket(a->at.to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    a->fd = hf__socket_nonblocking(a->at.to.any.sa_family, SOCK_STREAM, 0);
     if (a->fd < 0) return failed(a, errno);
     /* No result is checked: a Unix socket has no such option. */
     setsockopt(a->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));

@@ -30,13 +30,15 @@
 #include "os.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
+#ifndef __APPLE__
+#include <link.h>
+#include <sys/sysmacros.h>
+#endif
 
 enum { END_MS = 1000 };
 
@@ -52,6 +54,9 @@ static int loaded_for_us(void)
         !dladdr((void *)(uintptr_t)mongoc_get_version, &theirs) ||
         ours.dli_fbase == theirs.dli_fbase)
         return 1;
+#ifdef __APPLE__
+    return 0; /* the order isn't known: the program may use it, too */
+#else
     void *module = dlopen(ours.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     struct link_map *map = NULL;
     int found = 0;
@@ -60,6 +65,7 @@ static int loaded_for_us(void)
         found = map->l_addr == (ElfW(Addr))(uintptr_t)theirs.dli_fbase;
     if (module) dlclose(module);
     return found;
+#endif
 }
 
 /* ---- its log ---- */

@@ -141,7 +141,7 @@ static ssize_t st_writev(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, int
     int64_t until_us = end_of(s->link, timeout_ms);
     ssize_t all_of = 0;
     while (move_on(&iov, &n, 0)) {
-        struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = (int)n};
         ssize_t sent = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
         int sys = sent < 0 ? errno : 0;
@@ -166,7 +166,7 @@ static ssize_t st_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size
     int64_t until_us = end_of(s->link, timeout_ms);
     ssize_t got = 0;
     while (move_on(&iov, &n, 0)) {
-        struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = (int)n};
         ssize_t more = recvmsg(s->fd, &message, MSG_DONTWAIT);
         int sys = more < 0 ? errno : more ? 0 : ECONNRESET; /* closed by the server */
         if (sys == EINTR) continue;
@@ -198,7 +198,7 @@ static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_m
         if (s->fd < 0) until_us = 0; /* a broken stream counts as ready, so this doesn't wait */
         fds[i] = (struct pollfd){s->fd, (short)polled[i].events, 0};
     }
-    ready = poll_until(fds, n, until_us);
+    ready = poll_until(fds, (nfds_t)n, until_us);
     int none = !ready;
     for (size_t i = 0; i < n && ready >= 0; i++) {
         struct stream *s = (struct stream *)polled[i].stream;

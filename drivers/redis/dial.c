@@ -22,13 +22,18 @@
 /* Sets options of the socket. No result is checked, because nothing depends on them. */
 static void tune(int fd, int64_t timeout_ms)
 {
-    int on = 1, idle = 15, between = 5, times = 3, ms = (int)timeout_ms;
+    int on = 1, idle = 15, between = 5, times = 3;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+#ifdef TCP_USER_TIMEOUT
+    int ms = (int)timeout_ms;
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+#else
+    (void)timeout_ms;
+#endif
 }
 
 /* Makes the socket blocking, with a time limit. */

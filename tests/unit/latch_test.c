@@ -1,7 +1,7 @@
 /*
  * latch_test.c - the lock inside: one at a time has it, however many want it.
  */
-#include "futex.h"
+#include "mem_latch.h"
 #include "test.h"
 
 #include <pthread.h>

@@ -1,19 +1,14 @@
 /*
- * futex.h - two things that threads of one process sleep on: a latch, which is a lock that is held
- * for a few dozen instructions, and a wakeup, which is a counter.
+ * mem_latch.h - two things that threads of one process sleep on: a latch, which is a lock that is
+ * held for a few dozen instructions, and a wakeup, which is a counter.
  */
-#ifndef HF_FUTEX_H
-#define HF_FUTEX_H
+#ifndef HF_MEM_LATCH_H
+#define HF_MEM_LATCH_H
 
 #include "os.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 /* True only while the process has one thread. Always 0 where the C library doesn't tell (glibc
    before 2.32, musl). */
@@ -24,11 +19,10 @@
 #define HF_SINGLE_THREADED 0
 #endif
 
-static inline long hf__futex(_Atomic uint32_t *word, int op, uint32_t value,
-                             const struct timespec *timeout)
-{
-    return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
-}
+/* Sleeps while *word is `value`, for `us` at most (negative: without a limit). May return early. */
+void hf__sleep_on(_Atomic uint32_t *word, uint32_t value, int64_t us);
+/* Wakes the threads that sleep on the word; only one of them unless `all`. */
+void hf__wake_sleepers(_Atomic uint32_t *word, int all);
 
 /* ---- the latch: 0 free, 1 taken, 2 taken and a thread sleeps ---- */
 
@@ -53,13 +47,12 @@ static HF_COLD void hf__latch_slowly(hf__latch *word)
         __asm__ volatile("yield");
 #endif
     }
-    while (atomic_exchange_explicit(word, 2, memory_order_acquire))
-        hf__futex(word, FUTEX_WAIT, 2, NULL);
+    while (atomic_exchange_explicit(word, 2, memory_order_acquire)) hf__sleep_on(word, 2, -1);
 }
 
 static HF_COLD int hf__latch_wake(hf__latch *word)
 {
-    hf__futex(word, FUTEX_WAKE, 1, NULL);
+    hf__wake_sleepers(word, 0);
     return 0;
 }
 
@@ -99,7 +92,7 @@ static inline void hf__wakeup_post(struct hf__wakeup *b)
 {
     /* A sleeper raises `sleepers` before the kernel compares the word, so none is missed. */
     atomic_fetch_add(&b->word, 1);
-    if (atomic_load(&b->sleepers)) hf__futex(&b->word, FUTEX_WAKE, INT_MAX, NULL);
+    if (atomic_load(&b->sleepers)) hf__wake_sleepers(&b->word, 1);
 }
 
 /* Ends every sleep that has begun, and makes the next one end at once. */
@@ -112,9 +105,8 @@ static inline void hf__wakeup_interrupt(struct hf__wakeup *b)
 /* Sleeps for `us` microseconds at most, while the counter is still `heard`. May return early. */
 static inline void hf__wakeup_sleep(struct hf__wakeup *b, uint32_t heard, int64_t us)
 {
-    struct timespec t = {us / 1000000, us % 1000000 * 1000};
     atomic_fetch_add(&b->sleepers, 1);
-    if (!atomic_exchange(&b->interrupted, 0)) hf__futex(&b->word, FUTEX_WAIT, heard, &t);
+    if (!atomic_exchange(&b->interrupted, 0)) hf__sleep_on(&b->word, heard, us);
     atomic_fetch_sub(&b->sleepers, 1);
 }
 

@@ -1,0 +1,53 @@
+/*
+ * macos.h - what the sources call and macOS doesn't have. There it is included before every file
+ * (meson.build).
+ */
+#ifndef HF_MACOS_H
+#define HF_MACOS_H
+
+#define __STDC_WANT_LIB_EXT1__ 1
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define program_invocation_short_name getprogname()
+/* Reads from a directory fail, and writes do. */
+#define O_PATH O_DIRECTORY
+/* poll(2) tells of an end of the other side unasked. */
+#define POLLRDHUP 0
+#ifndef TCP_KEEPIDLE
+#define TCP_KEEPIDLE TCP_KEEPALIVE
+#endif
+
+static inline char *secure_getenv(const char *name) { return issetugid() ? NULL : getenv(name); }
+
+static inline void explicit_bzero(void *at, size_t len) { memset_s(at, len, 0, len); }
+
+/* Waits for whole milliseconds. The mask isn't used. */
+static inline int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const void *mask)
+{
+    (void)mask;
+    return poll(fds, n, t ? (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000) : -1);
+}
+
+/* Takes a signal of the set that is pending; doesn't wait for one. */
+static inline int sigtimedwait(const sigset_t *set, const void *info, const struct timespec *t)
+{
+    sigset_t pending;
+    int sig;
+    (void)info, (void)t;
+    sigpending(&pending);
+    for (sig = 1; sig < NSIG; sig++)
+        if (sigismember(set, sig) == 1 && sigismember(&pending, sig) == 1)
+            return sigwait(set, &sig) ? -1 : sig;
+    return -1;
+}
+
+#endif
