@@ -70,8 +70,9 @@ offer() {
     holdfast run "$K:a/1" "$K:b" "$K=c@d" -- true
     offer -S "$HOLDFAST_STORE" sho
     [ "${OFFERED[*]}" = show ]
+    # shellcheck disable=SC2089
     for store in "-S $HOLDFAST_STORE" "--store=$HOLDFAST_STORE" "-S '$HOLDFAST_STORE'"; do
-        # shellcheck disable=SC2086  # two words
+        # shellcheck disable=SC2086,SC2090  # two words; quotes, as typed
         HOLDFAST_STORE=mem: offer $store show "$K:a"
         [ "${OFFERED[*]}" = a/1 ]
     done
