@@ -7,62 +7,62 @@ export type Time = number | string;
 
 export interface OpenOptions {
     /** Identity of the caller; default: random. */
-    owner?: string;
+    owner?: string | undefined;
     /** For people: shown by `holdfast ls`. */
-    note?: string;
+    note?: string | undefined;
     /** The longest one request may take: 100ms to 1h; default: 5 s. */
-    ioTimeout?: Time;
+    ioTimeout?: Time | undefined;
     /** Opens only a store that exists; otherwise StoreUnavailable. */
-    existing?: boolean;
+    existing?: boolean | undefined;
     /** 'release': on INT, TERM and HUP, if the program has no handler of its own for that signal,
      *  everything that this process holds is given back before it dies of the signal. */
-    onSignals?: 'release';
+    onSignals?: 'release' | undefined;
 }
 
 export interface AcquireOptions {
     /** How long to wait in the store's queue: 0s to 365d; 0 tries once; default: Infinity, for
      *  ever, but RecursiveAcquire if a callback around the call holds the key. */
-    wait?: Time;
+    wait?: Time | undefined;
     /** 100ms to 1d; default: the store's own. Renewed in the background. */
-    lease?: Time;
+    lease?: Time | undefined;
     /** 1ms to 365d. The hold is over (lost) after this time, renewed or not. Others can acquire the
      *  key once it is released, or its lease has ended; without a lease, and on `etcd:`, once the
      *  process has ended. */
-    maxHold?: Time;
+    maxHold?: Time | undefined;
     /** 0s to 1d. The key stays taken for this long after the grant, also if it is released
      *  earlier. */
-    atLeast?: Time;
+    atLeast?: Time | undefined;
     /** Together with any number of other shared holders. */
-    shared?: boolean;
+    shared?: boolean | undefined;
     /** Together with others, up to this many holders in all: 1 to 1,000. */
-    limit?: number;
+    limit?: number | undefined;
     /**
      * The name of the holder. RecursiveAcquire if this owner holds the key through this store
      * object, and the wait would have no limit.
      */
-    owner?: string;
-    note?: string;
+    owner?: string | undefined;
+    note?: string | undefined;
     /** 16 bytes, or 32 hexadecimal digits. If a request with the same id is repeated, the result is
      *  the same grant. */
-    requestId?: Uint8Array | string;
+    requestId?: Uint8Array | string | undefined;
     /** The grant isn't bound to this process; needs a lease; isn't renewed. */
-    detached?: boolean;
+    detached?: boolean | undefined;
     /** Never enters the store's queue: tries again now and then instead. */
-    unqueued?: boolean;
+    unqueued?: boolean | undefined;
     /** Waits without a limit even if the owner, or a callback around the call, holds the key: for
      *  a callback that doesn't wait for this call. */
-    recursive?: boolean;
+    recursive?: boolean | undefined;
     /** Don't renew in the background. */
-    noRenew?: boolean;
+    noRenew?: boolean | undefined;
     /** Ends the wait; its reason is what the promise is rejected with. */
-    signal?: AbortSignal;
+    signal?: AbortSignal | undefined;
 }
 
 export interface OnceOptions extends AcquireOptions {
     /** How long the mark is kept: 1ms to 36500d; default: 7 days; Infinity: for ever. */
-    keep?: Time;
+    keep?: Time | undefined;
     /** Mark the event as done before it runs. */
-    atMostOnce?: boolean;
+    atMostOnce?: boolean | undefined;
 }
 
 /** One grant of one key. Keep the lock, not only its signal: if a lock is dropped without
@@ -196,10 +196,10 @@ export class Store {
     adopt(key: string, token: number): Promise<Lock>;
     peek(key: string): Promise<Info>;
     /** Every key with the prefix. */
-    list(prefix?: string, options?: { signal?: AbortSignal }): Showing;
+    list(prefix?: string, options?: { signal?: AbortSignal | undefined }): Showing;
     /** Every key that is held or waited for, then each change when it is noticed. If a key changes
      *  several times in quick succession, only the last state may be shown. */
-    watch(prefix?: string, options?: { signal?: AbortSignal }): Showing;
+    watch(prefix?: string, options?: { signal?: AbortSignal | undefined }): Showing;
     /** Ends the grant with this token, so that its holder loses it. */
     break(key: string, token: number): Promise<void>;
     /** Forgets that the event of this key is done: it may run again. */

@@ -20,11 +20,11 @@ export interface Releaser {
 export interface QueueOptions {
     /** Waiters with a higher priority are served first; those of one priority in order. A store has
      *  no priorities. */
-    priority?: number;
+    priority?: number | undefined;
     /** How long to wait: milliseconds, or '500ms', '10s', '5m', '2h', '1d'. Default: for ever. */
-    wait?: number | string;
+    wait?: number | string | undefined;
     /** Ends the wait; its reason is what the promise is rejected with. */
-    signal?: AbortSignal;
+    signal?: AbortSignal | undefined;
 }
 
 export interface MutexInterface {
@@ -115,24 +115,24 @@ export interface Held {
 
 export interface KeyedOptions extends QueueOptions {
     /** With a store: see AcquireOptions. Without one these do nothing. */
-    lease?: number | string;
-    owner?: string;
-    note?: string;
+    lease?: number | string | undefined;
+    owner?: string | undefined;
+    note?: string | undefined;
     /** With a store only. */
-    maxHold?: number | string;
-    atLeast?: number | string;
-    shared?: boolean;
-    limit?: number;
-    unqueued?: boolean;
-    noRenew?: boolean;
+    maxHold?: number | string | undefined;
+    atLeast?: number | string | undefined;
+    shared?: boolean | undefined;
+    limit?: number | undefined;
+    unqueued?: boolean | undefined;
+    noRenew?: boolean | undefined;
 }
 
 /** A mutex for each key. Idle keys are forgotten. */
 export class KeyedMutex {
     /** Without a URL: in this process. With one: in that store, opened at the first use. */
     constructor(url?: string,
-        options?: { owner?: string; note?: string; ioTimeout?: number | string;
-            onSignals?: 'release' });
+        options?: { owner?: string | undefined; note?: string | undefined;
+            ioTimeout?: number | string | undefined; onSignals?: 'release' | undefined });
     acquire(key: string, options?: KeyedOptions): Promise<Releaser>;
     /** Acquires at once; null: another request holds the key, or waits for it. */
     tryAcquire(key: string, options?: Omit<KeyedOptions, 'wait'>): Promise<Releaser | null>;
