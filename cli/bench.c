@@ -155,7 +155,8 @@ static void handovers(const char *url, const char *path, const char *key, int64_
     }
     for (int i = 0, status; i < 2; i++)
         if (pid[i] > 0 && (waitpid(pid[i], &status, 0) < 0 || status) && !x->err.code)
-            hf_fail(&x->err, HF_UNAVAILABLE, 0, "bench: a process that held or waited was killed");
+            hf_fail(&x->err, HF_UNAVAILABLE, ECHILD,
+                    "bench: a process that held or waited was killed");
 }
 
 /* ---- the report ---- */
