@@ -238,7 +238,7 @@ HF_API HF_MUST_USE int hf_acquire_start(hf *store, const char *key, const hf_opt
                                         hf_error *err);
 
 /* Gives up the acquisition: `done` gets CANCELED, unless the acquisition has ended already. Any
-   thread. */
+   thread. NULL is accepted. */
 HF_API void hf_wait_cancel(hf_wait *wait);
 
 /* Cancels the acquisition if need be, waits until `done` has returned, and frees the wait. NULL is
@@ -341,7 +341,7 @@ HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms
    and bytes that aren't UTF-8 become '?'. If the store doesn't answer, the call tries again for as
    long as the hold lasts, a minute at most. LOST: the hold was over; the event isn't marked.
    UNKNOWN: the event may be marked. UNAVAILABLE: it isn't. INVALID: keep_ms is neither HF_FOREVER
-   nor at least 1, or the hold isn't exclusive. */
+   nor at least 1, the hold isn't exclusive, or `lock` is NULL (the event was done already). */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
 /* One holder or waiter, for display. */

@@ -315,7 +315,7 @@ static int is_done(const hf_wait *w)
 void hf_wait_cancel(hf_wait *w)
 {
     HF_NOT_CANCELED;
-    if (w->forks != hf__forks || is_done(w)) return;
+    if (!w || w->forks != hf__forks || is_done(w)) return;
     pthread_mutex_lock(&w->h->mu);
     if (w->state != HF_WAIT_ENDED) {
         __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);

@@ -276,6 +276,8 @@ static int refuse(hf_lock *l, const char *why, hf_error *err)
 int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *err)
 {
     HF_NOT_CANCELED;
+    if (!l)
+        return hf_fail(err, HF_INVALID, 0, "once: no lock: the event isn't this caller's to run");
     hf *h = l->h;
     struct hf_outcome out;
     hf_row row;

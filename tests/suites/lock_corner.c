@@ -491,6 +491,23 @@ static void texts_that_are_not_utf8(void **state)
     hf_close(h);
 }
 
+/* A caller that doesn't look whether the event is to run passes NULL. */
+static void what_is_done_is_not_finished_again(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    hf_once once;
+    const char *key = suite_key("done");
+    OK(hf_once_begin(h, key, 60000, NULL, &once, &suite_error));
+    OK(hf_once_finish(once.lock, "first", 60000, &suite_error));
+    OK(hf_once_begin(h, key, 60000, NULL, &once, &suite_error));
+    IS(HF_INVALID, hf_once_finish(once.lock, "second", 60000, &suite_error));
+    OK(hf_once_begin(h, key, 60000, NULL, &once, &suite_error));
+    assert_string_equal(once.result, "first");
+    hf_wait_cancel(NULL);
+    hf_close(h);
+}
+
 static void *ask_for_both(void *arg)
 {
     struct asker *a = arg;
@@ -545,6 +562,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_request_asked_again_is_one_grant),
         cmocka_unit_test(a_hold_gets_its_first_end_back),
         cmocka_unit_test(texts_that_are_not_utf8),
+        cmocka_unit_test(what_is_done_is_not_finished_again),
         cmocka_unit_test(several_keys_are_taken_in_one_order),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_corner");
