@@ -26,20 +26,23 @@ async function start(store, other, count, waits, held) {
 test(`${FEW} waits beside ${MANY} cost what they cost alone; all are granted`, async () => {
     const store = await holdfast.open(url), other = await holdfast.open(url);
     const alive = setInterval(() => {}, 1000);
-    const waits = [], held = [], few = [], many = [];
-    for (let i = 0; i < TIMES; i++) few.push(await start(store, other, FEW, waits, held));
-    await start(store, other, MANY, waits, held);
-    for (let i = 0; i < TIMES; i++) many.push(await start(store, other, FEW, waits, held));
-    const before = store.stats();
-    assert.equal(waits.length, MANY + 2 * TIMES * FEW);
-    for (const lock of held) await lock.release();
-    for (const lock of await Promise.all(waits)) await lock.release();
-    const after = store.stats();
-    assert.equal(Number(after.acquired) - Number(before.acquired), waits.length);
-    assert.equal(Number(after.timeouts), 0);
-    console.log(`# microseconds: ${few} alone, ${many} beside ${MANY}`);
-    assert.ok(Math.min(...many) < 8 * Math.min(...few), `${few} alone, ${many} beside ${MANY}`);
-    await store.close();
-    await other.close();
-    clearInterval(alive);
+    try {
+        const waits = [], held = [], few = [], many = [];
+        for (let i = 0; i < TIMES; i++) few.push(await start(store, other, FEW, waits, held));
+        await start(store, other, MANY, waits, held);
+        for (let i = 0; i < TIMES; i++) many.push(await start(store, other, FEW, waits, held));
+        const before = store.stats();
+        assert.equal(waits.length, MANY + 2 * TIMES * FEW);
+        for (const lock of held) await lock.release();
+        for (const lock of await Promise.all(waits)) await lock.release();
+        const after = store.stats();
+        assert.equal(Number(after.acquired) - Number(before.acquired), waits.length);
+        assert.equal(Number(after.timeouts), 0);
+        console.log(`# microseconds: ${few} alone, ${many} beside ${MANY}`);
+        assert.ok(Math.min(...many) < 8 * Math.min(...few), `${few} alone, ${many} beside ${MANY}`);
+    } finally {
+        clearInterval(alive); // what has failed isn't waited for
+        await store.close();
+        await other.close();
+    }
 });
