@@ -26,6 +26,9 @@ refused() {
         for option in $(grep -o -- '--[a-z-]*[a-z]' <<<"${output%%$'\n\n'*}" | sort -u); do
             grep -q -- "^  \(-., \|    \)$option\b.* [a-z]" <<<"$output"
         done
+        for short in $(grep -oE -- '(\[|\| )-[A-Za-z]\b' <<<"${output%%$'\n\n'*}" | tr -d '[| '); do
+            grep -q -- "^  $short, --.* [a-z]" <<<"$output"
+        done
     done
 }
 
@@ -317,6 +320,7 @@ Fl F No with any file' ]
     local url="sqlite:$PWD/db?table=shelf" where="in the table \"shelf\" of $PWD/db"
     holdfast -S "$url" run "$K" -- true
     for words in "ls" "show $K" "watch"; do
+        rm -f bg.err # of the one before
         # shellcheck disable=SC2086
         background -S "$url" $words -v
         if [ "$words" = watch ]; then
