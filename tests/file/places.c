@@ -274,6 +274,25 @@ static void read_only_filesystem(void **state)
     refused(hurt_path("ro-fs/other"), 0, HF_DENIED, "read-only");
 }
 
+/* A store of root's is for the users that the mode with which it was made allows, as its page says;
+   the umask takes nothing away. */
+static void roots_store_for_others(void **state)
+{
+    (void)state;
+    directory("shared", 0755);
+    const char *path = hurt_path("shared/store");
+    mode_t was = umask(077);
+    works(hurt_path("shared/store?mode=0666"), 0);
+    works(hurt_path("shared/group?mode=0660"), 0);
+    umask(was);
+    works(path, NOBODY);
+    works(path, STRANGER);
+    refused(hurt_path("shared/group"), NOBODY, HF_DENIED, "permission denied");
+    assert_int_equal(chown(hurt_path("shared/group"), 0, NOBODY), 0);
+    works(hurt_path("shared/group"), NOBODY);
+    refused(hurt_path("shared/group"), STRANGER, HF_DENIED, "permission denied");
+}
+
 static void foreign_owner(void **state)
 {
     (void)state;
@@ -466,6 +485,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(read_only_directory),
         cmocka_unit_test(read_only_file),
         cmocka_unit_test(read_only_filesystem),
+        cmocka_unit_test(roots_store_for_others),
         cmocka_unit_test(foreign_owner),
         cmocka_unit_test(planted_for_others),
         cmocka_unit_test(created_for_the_owner_alone),

@@ -74,7 +74,7 @@ NOT_RUN = {
     ('doc/guards/firestore.md', 'js'): 'it runs in a browser: guard_web and guard_firestore',
     ('bindings/node/README.md', 'console'): 'it installs the package: node_install',
     ('bindings/python/README.md', 'console'): 'it installs the package: python_install',
-    ('doc/stores/file.md', 'console'): "root's part on a machine with several users: file_place",
+    ('doc/stores/file.md', 'console'): "root's part on a machine with several users: places",
 }
 # What pages_test runs of a page that it is given.
 RUN = ('sh', 'python', 'js')
