@@ -65,7 +65,11 @@ const char *find_program(const char *word)
 {
     static char path[4096];
     const char *dirs = getenv("PATH"), *end;
-    if (!dirs) dirs = "/bin:/usr/bin"; /* as glibc and musl do */
+#ifdef __GLIBC__
+    if (!dirs) dirs = "/bin:/usr/bin";
+#else
+    if (!dirs) dirs = "/usr/local/bin:/bin:/usr/bin"; /* as musl does */
+#endif
     if (strchr(word, '/')) return is_executable(word) ? word : NULL;
     for (;; dirs = end + 1) {
         end = strchrnul(dirs, ':');

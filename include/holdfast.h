@@ -23,8 +23,8 @@
  *   - `err` comes last, may be NULL, and is written only on failure.
  *   - A handle may be used by any number of threads. An hf_lock may be used by several threads,
  *     but only one may release it, as the last thing that anybody does with it.
- *   - A thread that is canceled (pthread_cancel) in a call ends after the call. A signal handler
- *     must not call any function.
+ *   - A thread that is canceled (pthread_cancel) in a call ends after the call, so give a wait a
+ *     limit, or end it by hf_wait_cancel. A signal handler must not call any function.
  *   - After fork() the child has the parent's handles, but none of its locks and waits: each call
  *     with one of these answers HF_LOST and touches nothing. A handle opens its store anew at the
  *     first call in the child, and fails as hf_open does. The parent is unaffected.

@@ -524,9 +524,10 @@ HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
  * prints would land in what is opened there.
  *
  * hf_low_hold occupies those of them that are closed, while a library opens descriptors of its own.
- * Reads and writes on them fail with EBADF, as if they were closed. Hold them only briefly.
- * hf_low_free ends one hf_low_hold of this thread; the last one of all threads closes them. It
- * keeps errno. Any thread may call both.
+ * Reads and writes on them fail with EBADF, as if they were closed. Hold them for a request at
+ * most: meanwhile the program can't open anything there, either. hf_low_free ends one hf_low_hold
+ * of this thread; the last one of all threads closes them. It keeps errno. Any thread may call
+ * both.
  */
 HF_API void hf_low_hold(void);
 HF_API void hf_low_free(void);

@@ -4,6 +4,7 @@
  * copy of os.c.
  */
 #include "holdfast_driver.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
    descriptors that they occupy, a bit each. */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users, occupied;
-static __thread unsigned users_here;
+static HF_THREAD_LOCAL unsigned users_here;
 
 /* The child of a fork has this thread alone: the calls of the others end here, and one of them may
    have the mutex. */

@@ -7,7 +7,9 @@
 
 #define __STDC_WANT_LIB_EXT1__ 1
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -18,8 +20,8 @@
 #include <unistd.h>
 
 #define program_invocation_short_name getprogname()
-/* Reads from a directory fail, and writes do. */
-#define O_PATH O_DIRECTORY
+/* A descriptor for events alone: reads and writes on it fail with EBADF. */
+#define O_PATH O_EVTONLY
 /* poll(2) tells of an end of the other side unasked. */
 #define POLLRDHUP 0
 #ifndef TCP_KEEPIDLE
@@ -30,11 +32,13 @@ static inline char *secure_getenv(const char *name) { return issetugid() ? NULL 
 
 static inline void explicit_bzero(void *at, size_t len) { memset_s(at, len, 0, len); }
 
-/* Waits for whole milliseconds. The mask isn't used. */
+/* Waits for whole milliseconds, INT_MAX of them at most. The mask isn't used. */
 static inline int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const void *mask)
 {
     (void)mask;
-    return poll(fds, n, t ? (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000) : -1);
+    if (!t) return poll(fds, n, -1);
+    if (t->tv_sec >= INT_MAX / 1000) return poll(fds, n, INT_MAX);
+    return poll(fds, n, (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000));
 }
 
 /* Takes a signal of the set that is pending; doesn't wait for one. */
@@ -47,6 +51,7 @@ static inline int sigtimedwait(const sigset_t *set, const void *info, const stru
     for (sig = 1; sig < NSIG; sig++)
         if (sigismember(set, sig) == 1 && sigismember(&pending, sig) == 1)
             return sigwait(set, &sig) ? -1 : sig;
+    errno = EAGAIN;
     return -1;
 }
 

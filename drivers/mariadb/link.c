@@ -122,6 +122,7 @@ void hf__my_send(struct hf__my_link *link, const struct hf__sql *sql, int ambigu
     }
     if (sql->no_memory) {
         r->code = HF_NOMEM;
+        r->at = 0; /* nothing was sent */
         snprintf(r->why, sizeof r->why, "out of memory");
     } else {
         int status = mysql_real_query_start(&r->rc, my, sql->text, sql->len);

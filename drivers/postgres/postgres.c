@@ -73,7 +73,8 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     }
     st->how.opened = 1;
     /* LISTEN belongs to a session of the server, which a pooler gives to others. */
-    if (st->link[0].pooled) caps->notify = NULL;
+    st->polls = st->link[0].pooled;
+    if (st->polls) caps->notify = NULL;
     *ret = st;
     return 0;
 }
@@ -110,8 +111,8 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
              : "synchronous_commit is off: what was answered may not be on disk");
     PQclear(r);
     say(arg, 1,
-        st->link[0].pooled ? "a pooler is in between: waiters poll"
-                           : "no pooler in between: waiters are woken");
+        st->polls ? "a pooler is in between: waiters poll"
+                  : "no pooler in between: waiters are woken");
     return 0;
 }
 

@@ -22,6 +22,7 @@ struct hf_store {
     struct hf__pg_sql sql;
     int existing;                    /* 1: the table must not be made */
     int absent;                      /* 1: `existing`, and the table isn't there */
+    int polls;                       /* 1: opened through a pooler, so without notifications */
     int old;                         /* 1: the table has the columns of format 1 */
     char empty[2 * HF_PG_NAME + 24]; /* the statement with which a person empties the store */
 };

@@ -171,7 +171,6 @@ static int is_seen(sqlite3_stmt *s, const struct write *w)
    SQLite's code; SQLITE_ROW: the row was replaced, and SQ_GET has found it. */
 static int begin(hf_store *st, const struct write *w)
 {
-    enum hf__sq_if_busy how = w->party ? SQ_MAKES_WAY : SQ_RETRIES;
     int sq;
     st->if_busy = SQ_FAILS;
     for (int nth = 0;; nth++) {
@@ -184,7 +183,9 @@ static int begin(hf_store *st, const struct write *w)
             break;
         }
         if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
-        if (!hf__sq_wait(st, how, nth)) break;
+        /* A newcomer that the handle's own releases and renewals wait for doesn't make way. */
+        int urgent = !w->party || __atomic_load_n(&st->replaces, __ATOMIC_RELAXED);
+        if (!hf__sq_wait(st, urgent ? SQ_RETRIES : SQ_MAKES_WAY, nth)) break;
     }
     st->if_busy = SQ_RETRIES;
     return sq;
@@ -241,7 +242,9 @@ int hf__sq_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct write w = {.key = key, .seen = seen, .row = row, .cur = cur};
+    __atomic_add_fetch(&st->replaces, 1, __ATOMIC_RELAXED);
     int rc = hf__sq_attempt(st, "replace", key->text, write_op, &w, err);
+    __atomic_sub_fetch(&st->replaces, 1, __ATOMIC_RELAXED);
     *ret_clock_us = w.clock_us;
     return rc;
 }

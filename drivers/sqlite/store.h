@@ -85,6 +85,7 @@ struct hf_store {
     int wake_fd;
     int64_t io_timeout_ms;
     enum hf__sq_if_busy if_busy;
+    unsigned replaces;     /* how many threads are in hf__sq_replace (atomic) */
     int may_wait;          /* 1: the busy handler was called, so a later try may succeed */
     int64_t busy_since_us; /* when the present statement found the database locked */
     struct hf__sq_boot boot;

@@ -92,10 +92,11 @@ def write(path, text):
     return path
 
 
-def build(folder, processor, packages):
+def build(folder, processor):
     """Builds for one processor. Returns the folder."""
     place = os.path.join(folder, processor)
     os.mkdir(place)
+    packages = stage(place)
     target = f'{processor}-macos.{VERSION}'
     words = {'processor': processor, 'packages': packages,
              'cc': write(place + '/cc', COMPILER.format(zig=zig(), target=target)),
@@ -118,11 +119,10 @@ def main():
     failed = 0
     print(f'1..{len(PROCESSORS)}')
     with tempfile.TemporaryDirectory() as folder:
-        packages = stage(folder)
         for number, (processor, known) in enumerate(PROCESSORS.items(), 1):
             wrong = ''
             try:
-                place = build(folder, processor, packages)
+                place = build(folder, processor)
                 files = ['libholdfast.0.dylib'] + [f'libholdfast-{name}.so' for name in DRIVERS]
                 wrong = '\n'.join(f'{name}: not a library for it' for name in files
                                   if kind(os.path.join(place, name)) != (known, DYLIB))

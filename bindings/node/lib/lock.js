@@ -1,5 +1,5 @@
-// A lock of a store, and what it needs to know of that store. Making a request takes a thread of the
-// store's own (src/jobs.c).
+// A lock of a store, and what it needs to know of that store. Calls that may take a request are
+// made by threads of the store's own (src/jobs.c).
 'use strict';
 const { asyncDispose, dispose, warns } = require('./dispose.js');
 const dropped = require('./dropped.js');

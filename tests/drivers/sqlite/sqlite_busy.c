@@ -6,9 +6,12 @@
  * end the other client's transaction after so many calls.
  */
 #undef _FORTIFY_SOURCE
+#include "sqlite/store.h"
 #include "sqlite_own.h"
 #include "test.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,9 +23,27 @@ static int64_t slept_us[SLEEPS];    /* how long each was to be */
 static hf_row row;                  /* as it is stored */
 static const char *then = "COMMIT"; /* what the other client does after the last sleep */
 
+static hf_store *meanwhile; /* a handle that another thread uses from the tenth sleep on */
+static pthread_t releases;
+
+static void *release(void *arg)
+{
+    hf_row none;
+    hf_error why;
+    hf_row_init(&none);
+    arg = drv->replace(meanwhile, &key, 1, NULL, &none, &(int64_t){0}, &why) == HF_CONFLICT ? arg
+                                                                                            : NULL;
+    hf_row_clear(&none);
+    return arg;
+}
+
 static int fell_asleep(int64_t us)
 {
     if (sleeps < SLEEPS) slept_us[sleeps] = us;
+    if (meanwhile && sleeps == 10) {
+        assert_int_equal(pthread_create(&releases, NULL, release, meanwhile), 0);
+        while (!__atomic_load_n(&meanwhile->replaces, __ATOMIC_RELAXED)) sched_yield();
+    }
     if (++sleeps == SLEEPS) writes(then);
     return 0;
 }
@@ -98,6 +119,24 @@ static void a_newcomer_makes_way(void **state)
     drv->close(st);
 }
 
+/* A newcomer holds up the releases and renewals of its own handle, so it makes no way while one
+   waits for it. */
+static void a_newcomer_hurries_for_its_own_handle(void **state)
+{
+    (void)state;
+    static const hf_party newcomer = {.id = {2}, .lease_ms = 60000, .owner = "x", .owner_len = 1};
+    hf_store *st = locked();
+    void *met;
+    meanwhile = st;
+    said(drv->acquire(st, &key, &newcomer, 10, &row, &clock_us, &err), 0, NULL);
+    meanwhile = NULL;
+    assert_int_equal(pthread_join(releases, &met), 0);
+    assert_non_null(met);
+    assert_in_range(slept_us[9], SELDOM_US, 1000000);
+    for (int i = 11; i < SLEEPS; i++) assert_in_range(slept_us[i], 1, SOON_US);
+    drv->close(st);
+}
+
 /* A replace of a row that was replaced meanwhile can't succeed, so it doesn't wait for its turn. */
 static void a_replace_that_comes_too_late_ends(void **state)
 {
@@ -141,6 +180,7 @@ int main(void)
         cmocka_unit_test(a_replace_asks_again_soon),
         cmocka_unit_test(the_marker_of_once_asks_again_soon),
         cmocka_unit_test(a_newcomer_makes_way),
+        cmocka_unit_test(a_newcomer_hurries_for_its_own_handle),
         cmocka_unit_test(a_replace_that_comes_too_late_ends),
         cmocka_unit_test(the_time_ends),
     };
