@@ -40,8 +40,8 @@ build() { # patch, or '' for none
 
 # shellcheck disable=SC2086,SC2046
 {
-    # An archive: what belongs to other drivers is left out.
-    others='#include (<(jansson|sqlite3|libpq|hiredis|curl|mongoc)|"json.h")'
+    # An archive: what belongs to other drivers and systems is left out.
+    others='#include (<(jansson|sqlite3|libpq|hiredis|curl|mongoc|sys/event\.h)|"json.h")'
     (compile core $(grep -LE "$others" "$top"/core/*/*.c "$top"/drivers/*.c) &&
         cd "$dir/core" && ar rc ../core.a ./*.o) &
     core_job=$!
