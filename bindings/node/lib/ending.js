@@ -1,6 +1,7 @@
 // What INT, TERM and HUP do to a program that has no handler of its own: open(url, { onSignals:
 // 'release' }) gives back what is held before the process dies of the signal.
 'use strict';
+const { constants } = require('os');
 const native = require('./native.js');
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
@@ -24,6 +25,9 @@ function end(signal) {
     }
     for (const listener of ours) listener[OURS]();
     process.kill(process.pid, signal);
+    // The first process of a PID namespace, as in a container, isn't killed by its own signal. This
+    // runs no listener of 'exit'.
+    process.reallyExit(128 + constants.signals[signal]);
 }
 end[OURS] = () => native.end();
 

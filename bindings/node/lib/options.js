@@ -12,7 +12,8 @@ const DAY = 86400000;
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: DAY, '': 0 };
 
 // A text of the caller's in a message: short, and always one line.
-const line = (value, most) => value.slice(0, most).replace(/[\p{Cc}\p{Cs}]/gu, '?');
+const UNSHOWN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const line = (value, most) => value.slice(0, most).replace(UNSHOWN, '?');
 
 // Returns "acquire 'key'": what was attempted on which key, as in the library's errors.
 function who(doing, key) {

@@ -6,8 +6,9 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
-const { execFileSync, fork } = require('node:child_process');
+const { execFileSync, fork, spawn, spawnSync } = require('node:child_process');
 const fs = require('node:fs');
+const { constants } = require('node:os');
 const path = require('node:path');
 const { Worker, isMainThread, parentPort } = require('node:worker_threads');
 const { open } = require('../lib/index.js');
@@ -147,8 +148,12 @@ test('open', async () => {
     store = await open(url);
 });
 
-function begin(name, key) {
-    const child = fork(__filename, ['--part', name, url, key], { execArgv: [] });
+// `through`: a program and its arguments that start the process.
+function begin(name, key, ...through) {
+    const words = [process.execPath, __filename, '--part', name, url, key];
+    const child = through.length
+        ? spawn(through[0], [...through.slice(1), ...words], { stdio: [0, 1, 2, 'ipc'] })
+        : fork(__filename, words.slice(2), { execArgv: [] });
     const said = new Promise((resolve) => child.once('message', resolve));
     const end = new Promise((resolve) =>
         child.once('exit', (code, signal) => resolve(signal ?? code)));
@@ -165,6 +170,21 @@ for (const signal of SIGNALS) {
             await (await store.acquire(name, { wait: 0 })).release();
     });
 }
+
+// As in a container whose first process is the program: the kernel doesn't kill it by its own
+// signal.
+const alone = ['unshare', '--pid', '--fork', '--kill-child'];
+test('onSignals: the first process of a PID namespace ends, too', {
+    skip: spawnSync(alone[0], [...alone.slice(1), 'true']).status ? 'root may do it' : false,
+}, async () => {
+    const key = fresh(), { child, said, end } = begin('releases', key, ...alone);
+    await said;
+    const children = fs.readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8');
+    process.kill(Number(children), 'SIGTERM');
+    assert.equal(await end, 128 + constants.signals.SIGTERM);
+    for (const name of [key, `${key}/other`])
+        await (await store.acquire(name, { wait: 0 })).release();
+});
 
 test('without it the process dies of the signal all the same; a lease goes on', async () => {
     const key = fresh(), { child, said, end } = begin('plain', key);
