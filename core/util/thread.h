@@ -37,7 +37,7 @@ int hf__in_callback(void);
    wait in the lists. On the fast path of hf_acquire and hf_release nothing is a cancellation point;
    it stands in what they call beside that. */
 #define HF_NOT_CANCELED \
-    int hf__canceled __attribute__((cleanup(hf__cancel_as_before))) = hf__cancel_never()
+    int hf__canceled __attribute__((unused, cleanup(hf__cancel_as_before))) = hf__cancel_never()
 static inline int hf__cancel_never(void)
 {
     int before;
