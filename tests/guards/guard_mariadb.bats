@@ -396,7 +396,7 @@ END
     mariadb -e 'CREATE DATABASE app CHARACTER SET utf8mb4;
         CREATE TABLE app.seats (id INTEGER PRIMARY KEY, sold INTEGER);
         INSERT INTO app.seats VALUES (42, 0)'
-    HOLDFAST_STORE="mariadb:///app?socket=$DIR/server.sock&user=root"
+    export HOLDFAST_STORE="mariadb:///app?socket=$DIR/server.sock&user=root"
     holdfast run "$K" -- true # makes the locks' table
     eval "$(of_page MariaDB 1)"
     grant seats/42
