@@ -181,7 +181,8 @@ test('locks that were given back, or are detached, are dropped without a word', 
 
 // Uses stores of which it keeps what they gave, but not the stores.
 async function useDropped(collected) {
-    const waited = fresh(), held = await store.acquire(waited);
+    const waited = fresh();
+    const held = await store.acquire(waited, { lease: '1h' }); // isn't renewed
     const use = async (how) => how(await holdfast.open(url));
     const lock = await use((one) => one.acquire(fresh()));
     const detached = await use((one) => one.acquire(fresh(), { detached: true, lease: '1m' }));
@@ -202,17 +203,20 @@ async function useDropped(collected) {
 
 test('a store that is dropped is closed, when nothing uses it', PATIENCE, async () => {
     if (url.startsWith('mem:')) return;
-    const open = () => fs.readdirSync('/proc/self/fd').length;
+    // SQLite keeps descriptors of a file until its last connection is closed, for the next ones.
+    const kept = (fd) => url.startsWith('sqlite:') &&
+        fs.statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.isFile();
+    const open = () => fs.readdirSync('/proc/self/fd').filter((fd) => !kept(fd)).length;
     const before = open(), warned = [], warn = ({ message }) => warned.push(message);
     process.on('warning', warn);
     const collected = (done) => until(() => {
         globalThis.gc();
         return done();
     });
-    await useDropped(() => collected(() => warned.length));
+    const dropped = /^the store '[^']*' was dropped without close/;
+    await useDropped(() => collected(() => warned.some((message) => dropped.test(message))));
     await collected(() => open() <= before);
     process.removeListener('warning', warn);
-    assert.match(warned.join(), /^the store '[^']*' was dropped without close/);
 });
 
 test('a lock whose signal is kept is dropped all the same, and the signal tells', async () => {
