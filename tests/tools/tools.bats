@@ -583,3 +583,16 @@ compile_core() {
     kill -KILL $!
     until gone $!; do sleep 0.01; done
 }
+
+@test "reading: a seed picks twenty comments, ten paragraphs and ten messages, the same each time" {
+    "$SOURCE/tools/reading" 1 >first
+    "$SOURCE/tools/reading" 1 >again
+    cmp first again
+    for kind in 'comment 20' 'paragraph 10' 'message 10'; do
+        [ "$(grep -c "^--- [0-9]*: ${kind% *}, " first)" = "${kind#* }" ]
+    done
+    "$SOURCE/tools/reading" 2 >other
+    ! cmp -s first other || return 1
+    run "$SOURCE/tools/reading"
+    [ "$status" = 2 ]
+}
