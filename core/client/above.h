@@ -15,8 +15,8 @@ struct hf_above {
     void *(*monitor)(void *handle);
     void *(*renewer)(void *handle);
     const struct hf_sessions_above *sessions;
-    /* Ends the threads that the renewer has started. After it only the caller's thread is left.
-     */
+    /* Ends the threads that the renewer has started. After that only the thread that calls `stop`
+       is left. */
     void (*stop)(struct hf *h);
 };
 

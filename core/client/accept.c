@@ -1,8 +1,8 @@
 /*
  * accept.c - a wait accepts the grant of its key. See accept.h.
  *
- * A row in a notification counts as one that was read, which may be late, too: a write upon either
- * compares the rev, and either gives the end of a grant by the store's clock.
+ * A row in a notification is used like a row that was read. Both may be out of date, which does no
+ * harm: the write that follows compares the rev. Both give the end of a grant by the store's clock.
  */
 #include "accept.h"
 

@@ -99,8 +99,8 @@ static void own_party(hf *h)
     uint32_t poll_ms = hf__port_poll_ms(&h->port);
     p->claim_ms = h->port.caps.local ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
-    /* With a coarse clock a waiter that was handed the key stops believing earlier by the clock's
-       resolution. So the claim timeout is longer by that. */
+    /* If the store's clock is coarse, a waiter that was granted the key by a handover stops
+       believing earlier, by the clock's resolution. So the claim timeout is longer by that. */
     p->claim_ms += (uint32_t)(h->port.caps.clock_resolution_us / 1000);
     if (!h->port.session) p->lease_ms = DEFAULT_LEASE_MS;
 }

@@ -146,7 +146,8 @@ struct hf_lock {
                                      HF_UNANSWERED_MOST */
     uint16_t again_with; /* after an unanswered renewal: how many renewals the next request with
                             this one may have at most */
-    uint8_t claims;      /* the next renewal is also the claim of a handover: it isn't made early */
+    uint8_t claims;      /* the next renewal is also the claim of a handover; a batch doesn't take
+                            it before it is due */
     int64_t corrupt_us;  /* local: when a renewal was answered with HF_CORRUPT, for the first time
                             since the row was read; 0: none since */
     uint8_t renewal_due; /* 0: the renewal isn't due yet; else the index of its queue, plus 1 */
@@ -168,7 +169,8 @@ struct hf_wait {
     struct hf_deadline check;   /* in hf.checks: when the expiry monitor looks at the row for this
                                     wait */
     struct hf_peer_link *peers; /* the sessions that the wait depends on: see peers.h */
-    uint8_t peers_unknown;      /* the wait depends on too many sessions to note them */
+    uint8_t peers_unknown;      /* the sessions that the wait depends on aren't all noted, so each
+                                   death that may matter makes it look */
     uint8_t check_missed;       /* 1: `check` came due before the wait was queued; it is still to
                                    be made */
     int64_t away_since_us;      /* local: since when the store hasn't answered; 0: it answers */
@@ -189,8 +191,8 @@ struct hf_wait {
     uint8_t subscribed;               /* the store notifies the dispatcher of changes of its key */
     uint8_t notified;                 /* an event may have come: see hf__notify */
     uint8_t looking;       /* a look is under way: the dispatcher plans the next look after it */
-    uint8_t alone;         /* the wait acts without a stagger: those ahead missed an end that it saw
-                              (atomic) */
+    uint8_t alone;         /* the wait acts without a stagger: the waits ahead of it haven't acted
+                              on a lease that ended (atomic) */
     uint8_t callback_done; /* (atomic) */
     /* Each counts answers in a row. refused: conflicts while waiters were queued. overtaken:
        conflicts while none was (one handle in a loop). full: the queue was full. */
@@ -207,7 +209,8 @@ struct hf_wait {
     void *arg;
 };
 
-/* The sessions that the expiry monitor has asked about in this round. */
+/* The sessions that the expiry monitor has asked the store about in this round of checks
+   (hf__tend_waits). */
 #define HF_ROUND_CAP 16
 struct hf_round {
     uint64_t session[HF_ROUND_CAP];
@@ -281,8 +284,8 @@ struct hf {
     int64_t renewer_until_us;            /* local: until when the renewer sleeps; 0: it is awake */
     struct hf_round round;               /* the expiry monitor's own */
     struct hf_peers peers;
-    int64_t
-        sweep_at_us; /* local: before it a death doesn't make all waits look, if they are many */
+    int64_t sweep_at_us; /* local: if the handle has many waits, a death makes all of them look from
+                            this time on only */
     int monitor_sleeps, monitor_todo;
     int deaths_reported; /* 1: the store reports deaths to the expiry monitor; -1: the monitor has
                         to look for them; 0: not yet known */

@@ -43,8 +43,8 @@ static void grow_table(hf *h)
 }
 
 /* Adds the entry of a key. Entries without references are kept for what the driver caches in them
-   (hint). When the table is full, and has IDLE_ENTRIES or more (about 4 MB), all of these are
-   freed: a program that uses ever new keys must not grow for ever. */
+   (hint). When the table is full, and has IDLE_ENTRIES entries or more (about 4 MB), all entries
+   without references are freed: a program that uses ever new keys must not grow for ever. */
 HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
 {
     hf_rowkey k;

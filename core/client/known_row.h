@@ -37,9 +37,9 @@ int hf__notified_row(const hf_lock *lock, uint64_t rev, hf_row *row);
 int hf__known_row(const hf_lock *lock, hf_row *row);
 /* Puts into the last-row cache the row that a release of this handle has left, if it isn't free. */
 void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row);
-/* Takes the row out of the last-row cache, if it is of this wait's key. Returns 1: *row is the row,
-   and it is so young that it probably is the present one; only if `waits`: the request may enter
-   the queue. Takes the mutex. */
+/* Empties the last-row cache, if it has the row of this wait's key. Returns 1 with that row in
+   *row, if `waits` (the request may enter the queue) and the row is so young that it probably is
+   the present one; otherwise 0. Takes the mutex. */
 int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row);
 
 #endif

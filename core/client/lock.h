@@ -22,8 +22,9 @@ void hf__note_row(hf_lock *lock, const hf_row *row);
 /* Frees the lock, and gives up its reference to the entry. */
 void hf__lock_free(hf_lock *lock);
 
-/* Seizes the lock: waits until no other thread works on it, and sets `busy`. After the caller has
-   set `releasing`, no thread begins to report a loss of the lock any more. */
+/* Seizes the lock: waits until no other thread works on it, and sets `busy`. A caller that is going
+   to free the lock sets `releasing` before: then no thread begins to report a loss of the lock
+   meanwhile. */
 void hf__seize(hf_lock *lock);
 /* Ends the seizure: clears `busy`, and puts the lock back into the queues. */
 void hf__let_go(hf_lock *lock);
@@ -31,8 +32,8 @@ void hf__let_go(hf_lock *lock);
    has ended. A loss by max_hold_ms doesn't count, because the store still has the grant. */
 int hf__over_already(const hf_lock *lock);
 /* Makes one event for this grant at the store. `row` becomes the stored row (or the last one seen);
-   `known`: it is believed to be the current row. Returns as hf__cas_loop. Called with the mutex,
-   which is released meanwhile. */
+   `known`: at the call `row` is believed to be the current row. Returns as hf__cas_loop. Called
+   with the mutex, which is released meanwhile. */
 int hf__lock_event(hf_lock *lock, struct hf_event *ev, hf_row *row, int known,
                    struct hf_outcome *out, hf_error *err);
 

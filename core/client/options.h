@@ -15,8 +15,8 @@ enum { HF_LEASE_WHY = 96 };
 const char *hf__lease_wrong(const hf *h, int64_t lease_ms, char to[HF_LEASE_WHY]);
 /* Returns 0, or HF_INVALID and what is wrong. */
 int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err);
-/* Checks keep_ms, and the options of an event (NULL: none). Returns 0, and in *ret how long the
-   event stays marked as done, in µs. */
+/* Checks keep_ms, and the options of an event (NULL: none). Returns 0, and in *ret_us how long the
+   event stays marked as done, in µs; or HF_INVALID. */
 int hf__check_keep(const char *key, int64_t keep_ms, const hf_options *o, int64_t *ret_us,
                    hf_error *err);
 

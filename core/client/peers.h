@@ -36,7 +36,7 @@ struct hf_peer { /* a session */
 struct hf_peers {
     struct hf_peer **table;
     uint32_t buckets, n;
-    uint32_t unknown; /* how many waits depend on too many sessions, or on some that aren't noted */
+    uint32_t unknown; /* how many waits depend on sessions that aren't all noted */
 };
 
 /* Notes that the wait depends on the sessions of the first `ahead` parties of the row. Under the

@@ -110,9 +110,8 @@ static struct hf_event event_of(struct hf_wait *w)
 
 /* Ends a wait whose limit has passed. If the key was granted to it meanwhile, or is free, the wait
    takes it: the dispatcher may have been late, with other waits to look for. Otherwise the request
-   is withdrawn. A wait outside the queue of a store that may block doesn't ask: it has nothing to
-   withdraw.
-   Returns 1. */
+   is withdrawn. The store isn't asked for the key if it didn't answer lately, or if it may block
+   and the wait is outside its queue. Returns 1. */
 static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
 {
     hf *h = w->h;

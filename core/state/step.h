@@ -21,8 +21,8 @@ enum hf_event_kind {
     HF_EV_TRY,      /* grant the key to `party`, if no holder or waiter is in its way */
     HF_EV_ENQUEUE,  /* as TRY, but otherwise put `party` into the queue. If `party` was granted the
                        key while it waited, it claims the grant */
-    HF_EV_WITHDRAW, /* give up the request `id`, which waits, or was handed the key and hasn't
-                       claimed it, or (maybe_done) holds it */
+    HF_EV_WITHDRAW, /* give up the request `id`, which waits, or was granted the key by a handover
+                       and hasn't claimed it, or (maybe_done) holds it */
     HF_EV_RENEW,    /* make the grant `token` last lease_ms from now (0: as long as its session, if
                        it has one; else as long as before) */
     HF_EV_RELEASE,  /* end the grant `token`; keep the key taken until `until_us`, if that is later

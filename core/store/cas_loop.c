@@ -9,12 +9,13 @@
 
 enum {
     DEAD_CAP = 64,
-    /* After so many conflicts the loop ends for a newcomer to the queue (_ALONE: if the store has
-       no `acquire`). */
+    /* A newcomer to the queue leaves the loop after one conflict more than this (_ALONE: if the
+       store has no `acquire`). */
     NEWCOMER_CONFLICTS = 1,
     NEWCOMER_CONFLICTS_ALONE = 3,
-    /* After so many conflicts the loop pauses before each further attempt; a TRY or an ENQUEUE
-       whose time is over ends with CONFLICT then. */
+    /* After more conflicts than this (TRY_: for a TRY; MUST_: for other events) the loop pauses
+       before each further attempt, and ends with CONFLICT if the time of a TRY or an ENQUEUE is
+       over. */
     TRY_CONFLICTS = 4,
     MUST_CONFLICTS = 64,
     PAUSE_CONFLICT_US = 1000,
@@ -168,7 +169,7 @@ static int step_in_place(void *arg, hf_row *row)
     return p->out->changed;
 }
 
-/* As step_in_place, but only if the key was handed over to the event's request. */
+/* As step_in_place, but only if a handover has granted the key to the event's request. */
 static int claim_in_place(void *arg, hf_row *row)
 {
     struct in_place *p = arg;

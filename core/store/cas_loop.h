@@ -46,7 +46,8 @@ int hf__cas_judge(int rc, const hf_row *row, const hf_row *next, int *mine);
 
 /*
  * Reads the row as hf__port_get does, for a waiter in the queue or a request that only tries. On a
- * store with `update` the same call claims the key, if it was handed over to the event's request.
+ * store with `update` the same call claims the key, if a handover has granted it to the event's
+ * request.
  * Returns: 1: claimed, *out is the answer; 0: the row was read, no more; else the error.
  */
 int hf__get_or_claim(struct hf_port *port, const hf_rowkey *key, struct hf_event *event,

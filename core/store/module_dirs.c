@@ -57,7 +57,8 @@ static void add_dir(struct hf_module_dirs *d, int i, const char *base, const cha
         if (!strcmp(d->dir[other], d->dir[i])) d->dir[i][0] = 0;
 }
 
-/* Returns 1 if every user may put files into the directory: modules in it can't be trusted. */
+/* Returns 1 if every user may put files into the directory, so that modules in it can't be trusted;
+   or if that can't be found out. */
 static int open_to_all(const char *dir)
 {
     struct stat s;

@@ -29,7 +29,7 @@ struct hf__mark_reader {
     uint32_t at_some, at_leaf; /* at_some: the index of the word of `some`, plus 1 */
 };
 
-/* How far its only reader has read a wakeup that many waits share. All zero at first. */
+/* The position of the one reader of a wakeup that many waits share. All zero at first. */
 struct hf__marked_wakeup {
     struct hf__mark_reader reader;
     uint32_t counted; /* the count at the last event, while there were no marks */
