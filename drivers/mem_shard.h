@@ -66,7 +66,7 @@ static inline void resize(struct shard *s, uint32_t buckets)
 {
     struct cell **old = s->bucket, **fresh = calloc(buckets, sizeof(struct cell *));
     uint32_t n = s->buckets;
-    if (!fresh) return; /* the old table does, with longer chains */
+    if (!fresh) return; /* the old table stays in use, with longer chains */
     s->bucket = fresh;
     s->buckets = buckets;
     for (uint32_t i = 0; i < n; i++)

@@ -90,7 +90,8 @@ int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision)
         int64_t now = hf__local_us();
         us = now + date->lo_us - drift(date, now);
         /* The part below a second is made from the cluster's revision, which each write raises by
-           one. Times 16, because a write that makes several grants raises a rev by as many. */
+           one. Each revision counts 16 µs, because a write that makes several grants raises the
+           row's rev by as many. */
         us = us - us % SECOND + revision * 16 % SECOND;
         if (us < date->told_us && us > date->told_us - STEP_US) us = date->told_us;
         date->told_us = us;

@@ -14,7 +14,7 @@
 enum {
     REPLY_CAP = (64 << 20) + HF_ET_FRAME,
     READ_CAP = 16384,
-    WINDOW = 4 << 20 /* how many bytes the server may send before we announce more room */
+    WINDOW = 4 << 20 /* how many bytes the server may send before this client announces more room */
 };
 
 /* ---- what nghttp2 tells ---- */

@@ -56,9 +56,9 @@ void hf__et_http_close(struct hf__et_http *http);
 int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *request,
                 const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
                 const char *what, const char *key, hf_error *err);
-/* Makes a request that keeps a session, on a connection for that. It ends at local time until_us;
-   later only by the time that a new connection takes. Its reply has no clock. It may be made
-   twice. */
+/* Makes a request that keeps a session, on a connection of keep_pool. The request ends by local
+   time until_us, or later by the time that a new connection takes. The request may be sent twice.
+   Its reply has no clock. */
 int hf__et_post_keep(struct hf__et_http *http, enum hf__et_call call,
                      const ProtobufCMessage *request, const struct hf__et_mem *mem,
                      int64_t until_us, struct hf__et_reply *ret, const char *what, const char *key,

@@ -115,8 +115,8 @@ struct hf__alloc { /* sector 3 */
     /* stale: how often space was taken back from a dead client. clean: the value of stale when the
        whole file was last synced. Nothing is allocated while they differ. */
     _Atomic uint64_t stale, clean;
-    _Atomic uint64_t ceiling; /* sealed, in seconds: a rev that is far ahead of the clock is below
-                                 it */
+    _Atomic uint64_t ceiling; /* sealed, in seconds: every rev that is far ahead of the clock is
+                                 below it */
 };
 
 struct hf__slot {                /* the place of a session */

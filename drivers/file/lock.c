@@ -5,8 +5,8 @@
  * the contended bit and sleeps. If the named client is dead, the thread takes the word over by
  * compare-and-swap. Only one thing has to be repaired then: the dead client may have granted keys
  * of the bucket without waking the waiters. So the new owner wakes all waiters of the bucket that
- * may be concerned. To wake one twice does no harm. If the new owner dies, too, the next owner does
- * the same.
+ * may be concerned. Waking a waiter twice does no harm. If the new owner dies, too, the next owner
+ * does the same.
  */
 #include "marks.h"
 

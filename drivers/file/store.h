@@ -31,7 +31,8 @@ static inline struct hf__client *hf__client_of(hf_store *st) { return &st->c; }
 /* ---- session.c ---- */
 
 int hf__session_open(const struct hf__op *op);
-/* Adds an open store to the list of stores whose descriptors a forked child closes; removes it. */
+/* hf__fork_watch adds an open store to the list of stores whose descriptors a forked child closes.
+   hf__fork_forget removes it. */
 void hf__fork_watch(hf_store *st);
 void hf__fork_forget(hf_store *st);
 /* Between these two no thread of the process can fork: a child would keep descriptors that were

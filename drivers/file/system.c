@@ -93,8 +93,8 @@ static int is_ours(const struct hf__client *c, int fd, struct stat *s)
 }
 
 /* Returns what is_ours does, for both descriptors; *s is of the client's. If the program has closed
-   them and opened the same store again, another client may have the same descriptor numbers: but
-   not this slot's byte locked with this generation. */
+   them and opened the same store again, another client may have got the same descriptor numbers.
+   But then this slot's bytes aren't locked, or the slot has another generation. */
 static int are_ours(struct hf__client *c, struct stat *s)
 {
     uint32_t slot = (uint32_t)(c->session & 0xffff);

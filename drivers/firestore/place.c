@@ -6,8 +6,8 @@
  *
  * If a key is a path of an even number of legal IDs, its document has exactly that path below the
  * root. Any other key's document is in the collection; its ID is the key, with the characters that
- * Firestore refuses percent-encoded. A path whose document would be in that collection is treated
- * as such a key, too, so that no two keys have one document.
+ * Firestore refuses percent-encoded. If a path leads to a document of that collection, its document
+ * is named like that of any other key, so that no two keys have one document.
  */
 #include "place.h"
 

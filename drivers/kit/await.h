@@ -1,5 +1,6 @@
 /*
- * await.h - waiting for descriptors until a time. What wakes the thread that waits is in os.h.
+ * await.h - waits for descriptors until a local time. Descriptors by which one thread wakes another
+ * are in os.h.
  */
 #ifndef HF_KIT_AWAIT_H
 #define HF_KIT_AWAIT_H

@@ -331,8 +331,8 @@ static int read_row(const struct hf__fields *f, hf_row *row, const char **ret_wh
         *ret_why = "`more` describes a holder, but there is none";
     else if (!*ret_why &&
              !hf__read_id(f->text[HF_FIELD_REQUEST], f->len[HF_FIELD_REQUEST], row->last_id))
-        memset(row->last_id, 0,
-               sizeof row->last_id); /* it isn't known, e.g. after a freeing by hand */
+        memset(row->last_id, 0, sizeof row->last_id); /* no last id is known, for example after a
+                                                         person has freed the key */
     if (*ret_why) return HF_CORRUPT;
     if (row->n_holders) rc = read_more(f->json[HF_FIELD_MORE], row, ret_why);
     if (!rc) {

@@ -77,8 +77,8 @@ struct hf__fields {
     const char *text[HF_FIELDS]; /* texts, and JSON as text; borrowed */
     size_t len[HF_FIELDS];       /* the lengths of `text` */
     json_t *json[HF_FIELDS];     /* JSON as trees; NULL: empty */
-    unsigned got, wrong;         /* of a row that is read: a bit for each field that was found; that
-                                    has another type */
+    unsigned got, wrong;         /* of a row that is read, a bit for each field. got: it was found;
+                                    wrong: its value has another type */
     char request[33];            /* of a row that is written: text[HF_FIELD_REQUEST] points to it */
     char *made[HF_FIELDS];       /* the texts that hf__put_fields has allocated */
 };
@@ -95,7 +95,7 @@ enum hf__json_as { HF_JSON_TEXT, HF_JSON_TREE };
  * Returns:
  *   0
  *   HF_NOMEM    *ret_why says so
- *   HF_INVALID  it can't be written: a text that isn't UTF-8, or an owner that is empty or reserved
+ *   HF_INVALID  the row can't be written: a text isn't UTF-8, or an owner is empty or reserved
  */
 int hf__put_fields(const hf_row *row, enum hf__json_as as, struct hf__fields *ret,
                    const char **ret_why);

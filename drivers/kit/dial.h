@@ -84,8 +84,8 @@ struct hf__connection {
      */
     int (*log_in)(void *arg, struct hf__attempt *a, int64_t until_us);
     void *arg;  /* of log_in and of ops */
-    int opened; /* the store was open once: a server that can't be a store is another one, which has
-                   the address for a while */
+    int opened; /* 1: the store was open once. If a server can't be a store now, another server may
+                   have the address for a while, so the code is HF_UNAVAILABLE */
 };
 /*
  * Connects to the first server that can be used, until the local time until_us. Returns 0, or the
@@ -102,9 +102,9 @@ int hf__dial_begin(const struct hf__dial_target *targets, size_t n, const struct
                    void *arg, struct hf__dial **ret);
 /*
  * Waits for the next address that is connected, until the local time until_us (hf__local_us).
- * Returns: 0 and *ret, borrowed; else there is none (any more): hf__dial_why says why, and this is
- * the code of the first attempt whose failure waiting does not mend (its code is neither
- * HF_UNAVAILABLE nor HF_UNSUPPORTED); HF_UNSUPPORTED, if all failed by that; HF_UNAVAILABLE.
+ * Returns 0 and *ret, borrowed. If no address is left, returns a code, and hf__dial_why says why:
+ * the code of the first attempt whose failure waiting does not mend (neither HF_UNAVAILABLE nor
+ * HF_UNSUPPORTED); else HF_UNSUPPORTED if all attempts failed with that; else HF_UNAVAILABLE.
  */
 int hf__dial_next(struct hf__dial *d, int64_t until_us, struct hf__attempt **ret);
 /* Takes over the connected socket: non-blocking, sending at once (TCP_NODELAY), closed on exec,

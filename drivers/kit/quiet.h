@@ -23,7 +23,7 @@
 
 struct hf__quiet {
     sigset_t mask;
-    int before; /* one was pending already */
+    int before; /* 1: a SIGPIPE was pending already */
 };
 
 static inline sigset_t hf__only_sigpipe(void)

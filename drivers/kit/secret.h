@@ -19,10 +19,11 @@ struct hf__secret {
 };
 
 /*
- * The rule for every file of a credential: a password, a token, a key, a certificate. What can't be
- * read now may be readable later: it is being replaced, or there is no descriptor left. That is
- * HF_UNAVAILABLE (HF_NOMEM without memory). What is no such file is HF_INVALID: a directory, a
- * named pipe (opening it would wait for a writer; /dev/fd/N may be a pipe), a path with a loop.
+ * The rule for every file of a credential: a password, a token, a key, a certificate. If the file
+ * can't be read now, but may be readable later, the code is HF_UNAVAILABLE (HF_NOMEM without
+ * memory): the file is being replaced, or there is no descriptor left. If the path can't lead to
+ * such a file, the code is HF_INVALID: a directory, a named pipe (opening it would wait for a
+ * writer; /dev/fd/N may be a pipe), a path with a loop.
  */
 int hf__credential_code(int sys); /* returns the code for an errno of open or read */
 /* Opens the file and closes it. Returns 0, or the code and the reason, which begins with `what`. */

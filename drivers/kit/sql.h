@@ -56,16 +56,18 @@ int hf__sql_scan(struct hf__sql_scan *s, hf_store *st,
 int hf__sql_scan_row(struct hf__sql_scan *s, const char *key, size_t len, int64_t clock_us,
                      const struct hf__sql_row *from);
 
-/* The error of a request whose table isn't there. Returns its code. */
+/* Sets the error of a request whose table isn't there. Returns its code. */
 int hf__sql_no_table(const char *store, const char *what, const char *key, const char *table,
                      hf_error *err);
-/* The error of hf_open as `existing` without the table, whose code is `rc`. */
+/* Sets the error, with the code `rc`, of an hf_open with HF_OPEN_EXISTING whose table isn't
+   there. */
 void hf__sql_no_store(const hf_url *url, const char *table, int rc, hf_error *err);
 
 /* Checks `where` of an enter: the fence is named by the key alone. Returns 0 or HF_INVALID. */
 int hf__sql_enter_at(const char *store, const hf_rowkey *key, const char *where, hf_error *err);
-/* Returns the code of holdfast_enter's failure, and its error, of which *err has the text so far.
-   `no_guard`: the database has no such procedure. `state`: the SQLSTATE. */
+/* Sets the error of a failed call of the guard's procedure, holdfast_enter, and returns its code.
+   `rc` and *err: the code and the text so far, which may stay. `no_guard`: the database has no such
+   procedure. `state`: the SQLSTATE. */
 int hf__sql_enter_failed(const char *store, const hf_rowkey *key, int rc, int no_guard,
                          const char *state, hf_error *err);
 

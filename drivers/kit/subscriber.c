@@ -22,7 +22,9 @@ static int grow_channels(struct hf__sub *sub)
 {
     size_t n = sub->channel_buckets ? sub->channel_buckets * 4 : FEWEST;
     struct hf__sub_channel **more = calloc(n, sizeof(struct hf__sub_channel *));
-    if (!more) return sub->channel_buckets ? 0 : HF_NOMEM; /* an old table does, with long chains */
+    if (!more)
+        return sub->channel_buckets ? 0 : HF_NOMEM; /* the old table stays in use, with
+                                                       longer chains */
     for (size_t i = 0; i < sub->channel_buckets; i++)
         for (struct hf__sub_channel *c = sub->channel[i], *next; c; c = next) {
             next = c->chain;

@@ -36,7 +36,8 @@ struct hf__mg_listener {
     struct hf__sub sub; /* its mutex protects what follows, too */
     enum stream_state state;
     int refs, ends, interrupted;
-    /* Local times: no thread is started before retry_at_us; when there was last a wait. */
+    /* Local times. retry_at_us: before it no thread is started. wanted_us: when a wait last needed
+       the stream. */
     int64_t retry_at_us, wanted_us;
     uint64_t events;
 };

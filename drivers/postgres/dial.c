@@ -40,7 +40,8 @@ struct login {
     struct server server[HF_DIAL_TARGETS];
     struct hf__dial_target target[HF_DIAL_TARGETS];
     size_t n;
-    int asks; /* returns no passphrase, instead of asking for that of a key */
+    int asks; /* 1: the options have no sslpassword, so libpq would ask for a key's passphrase on
+                 the terminal */
 };
 
 static int among(const char *name, const char *const *names)

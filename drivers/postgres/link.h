@@ -18,7 +18,7 @@ struct hf__pg_how {
     int n;
     int64_t io_timeout_ms;
     char table[2 * HF_PG_NAME + 8]; /* as statements name it */
-    int opened;                     /* it was fit once */
+    int opened;                     /* 1: the store was open once */
 };
 
 struct hf__pg_link {
@@ -30,8 +30,8 @@ struct hf__pg_link {
     /* A bit for each frequent statement: those that were sent on this connection, and those that
        are prepared on it. */
     unsigned asked, prepared;
-    int forgets; /* 1: it has forgotten a prepared statement, so it is a pooler that doesn't look
-                    like one */
+    int forgets; /* 1: the server didn't know a statement that was prepared on this connection,
+                    so a pooler is in between, although it doesn't look like one */
 };
 
 /* A frequent statement, which the server parses and plans once for each connection. Its name is
@@ -57,8 +57,8 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64
                    hf_error *err);
 
 /* session.c. Checks that the server of a new connection can be a store, finds out where the table
-   is, and sets the session's options. Returns 0; or the code, with the reason, which has no
-   beginning. */
+   is, and sets the session's options. Returns 0; or the code, with the reason alone, without
+   "postgres: connect". */
 int hf__pg_begin(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY]);
 /* Finds out again where the table is: link->schema. */
 int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);

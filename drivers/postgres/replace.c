@@ -17,9 +17,9 @@
 
 /* Returns a key's hint. Only replaces use it: it is the rev of the last row without waiters that
    this handle has stored. The bit HF_PG_ALONE is set when the handle stores a grant in place of a
-   row of its own, so no other client has written in between; and as long as that goes on. Handles
-   that hold the key in turns never set it. Relaxed order is enough, because the hint is a guess:
-   the statement compares the rev itself. */
+   row that it has stored itself: no other client has written in between. The bit stays set as long
+   as that is so for each write. Handles that hold the key in turns never set it. Relaxed order is
+   enough, because the hint is a guess: the statement compares the rev itself. */
 uint64_t hf__pg_hint(const hf_rowkey *key)
 {
     return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;

@@ -61,8 +61,8 @@ static int unwelcome(struct hf__rd_link *link, const redisReply *r, int code)
     return ordinary ? code : hf__rd_code(r->str);
 }
 
-/* Does that for the error reply to AUTH. The text is left out unless it begins with a code of
-   Redis's, because it may quote the password. */
+/* Does what unwelcome does, for the error reply to AUTH. The text is left out unless it begins with
+   a code of Redis's, because it may quote the password. */
 static int not_let_in(struct hf__rd_link *link, const redisReply *r)
 {
     int rc = unwelcome(link, r, HF_DENIED);

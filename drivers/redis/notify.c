@@ -127,9 +127,9 @@ static size_t key_in(const hf_store *st, const redisReply *name, const char **re
     return name->len - before - behind;
 }
 
-/* Finds the subscription to the key that a message is about: its channel names the key, or, for an
-   address, its first line does. *ret_said: the rest of the message. NULL: there is no subscription
-   to that key. */
+/* Finds the subscription to the key that a message is about. The message's channel names the key;
+   if it is the channel of an address, the first line of the message names the key. *ret_said: the
+   rest of the message. NULL: there is no subscription to that key. */
 static struct hf__sub_key *told_of(hf_store *st, const redisReply *to, const redisReply *message,
                                    const char **ret_said, size_t *ret_len)
 {

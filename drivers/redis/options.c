@@ -279,7 +279,8 @@ const uint32_t hf__rd_fields_of_replace = ALL;
 const uint32_t hf__rd_fields_of_acquire = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
 #undef BIT
 
-/* Writes what the mark at *at stands for, and moves *at to the end of the mark. */
+/* Writes what the mark at *at stands for (the marks are listed above the scripts), and moves *at to
+   the end of the mark. */
 static void expand(FILE *to, const char **at)
 {
     int one = **at == '#', names_only = **at == '$';

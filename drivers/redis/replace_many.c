@@ -2,8 +2,9 @@
  * replace_many.c - redis: sends many replaces at once over one connection. Each is a script call of
  * its own, with its own reply. See store.h, and replace_many in holdfast_driver.h.
  *
- * It takes an idle connection of those for other requests, or else one that is kept for this. If a
- * replace isn't answered in time, the connection is closed. The replace may still be carried out.
+ * A small batch may take an idle connection of the single requests; any other batch takes one that
+ * is kept for batches (kit/links.h). If a replace isn't answered in time, the connection is closed.
+ * The replace may still be carried out.
  */
 #include "os.h"
 #include "store.h"

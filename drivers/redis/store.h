@@ -75,8 +75,8 @@ int64_t hf__rd_clock_of(const redisReply *r);
 enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
 #define HF_RD_SAID_MOST 1024 /* a message has at most so many bytes of a row; in scripts, too */
 
-/* Returns 0 if the script's reply, and the reply to WAIT (NULL: none was sent), show that the call
-   was carried out; else the error. */
+/* Returns 0 if the script's reply, and the reply to WAIT (NULL: WAIT wasn't sent), show that the
+   call was carried out; else the error. `ambiguous`: the code if they don't show whether it was. */
 int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err);

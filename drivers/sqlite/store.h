@@ -76,7 +76,7 @@ struct hf_store {
     sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: not prepared */
     int64_t offset_us, ceiling_us, last_us;
     int sync_failed;
-    pthread_mutex_t version_mu; /* the connection that notices changes: notify.c */
+    pthread_mutex_t version_mu; /* protects the connection that notices changes: notify.c */
     sqlite3 *version_db;
     sqlite3_stmt *version;
     /* These two are used only by the thread that sleeps. */
