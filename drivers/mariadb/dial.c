@@ -224,14 +224,14 @@ static int inspect(struct hf__my_link *link, char why[HF_KIT_WHY])
     snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, r.why);
     if (rc) return rc;
     if (!r.row || !r.row[0] || !r.row[1] || !r.row[2])
-        snprintf(why, HF_KIT_WHY, "the answer doesn't fit the request");
+        snprintf(why, HF_KIT_WHY, HF_MY_UNFIT);
     else if (!strstr(r.row[0], "MariaDB"))
         snprintf(why, HF_KIT_WHY, "the server is MySQL %.40s: only MariaDB is supported", r.row[0]);
     else if (sscanf(r.row[0], "%d.%d", &major, &minor) != 2 || major < 10 ||
              (major == 10 && minor < 3))
         snprintf(why, HF_KIT_WHY, "older than MariaDB 10.3");
-    else if (strcmp(r.row[1], "0") != 0)
-        snprintf(why, HF_KIT_WHY, "the server is read-only");
+    else if (r.read_only)
+        snprintf(why, HF_KIT_WHY, HF_MY_REPLICA);
     else
         link->pooled = strtoul(r.row[2], NULL, 10) != mysql_thread_id(link->my);
     mysql_free_result(r.rows);

@@ -135,6 +135,7 @@ void hf__my_send(struct hf__my_link *link, const struct hf__sql *sql, int ambigu
 /* Ends the request. Returns 0. */
 static int end(struct hf__my_reply *r)
 {
+    if (r->read_only) hf__my_disconnect(r->link);
     if (r->link->how->tls) hf__loud(&r->quiet);
     return 0;
 }
@@ -180,7 +181,8 @@ int hf__my_next(struct hf__my_reply *r)
         unsigned commits = my->server_status & (SERVER_STATUS_AUTOCOMMIT | SERVER_STATUS_IN_TRANS);
         if (r->link->settled && commits != SERVER_STATUS_AUTOCOMMIT) return failed(r);
     } while (r->at < 0); /* a setting's reply */
-    hf__my_fetch(r);
+    r->read_only |= hf__my_fetch(r) && mysql_num_fields(r->rows) >= HF_MY_FIRST &&
+                    hf__my_number(r, HF_MY_IS_READ_ONLY);
     return 1;
 }
 
@@ -306,13 +308,10 @@ int hf__my_request(hf_store *st, struct hf__sql *sql, int reads, struct hf__my_r
     hf__sql_free(sql);
     if (!link) return rc;
     const char *why = r->why;
-    if (!rc && r->row && hf__my_number(r, HF_MY_IS_READ_ONLY)) {
-        why = "the server is read-only"; /* has become a replica, which may not have the latest rows
-                                          */
-        hf__my_disconnect(link);
-    } else if (!rc && !r->row && reads <= 1) {
-        why = "the answer doesn't fit the request";
-    }
+    if (!rc && r->read_only)
+        why = HF_MY_REPLICA;
+    else if (!rc && !r->row && reads <= 1)
+        why = HF_MY_UNFIT;
     hf__my_put_link(st, link);
     if (st->absent) return hf__sql_no_table("mariadb", what, key, st->table, err);
     if (!rc && why == r->why) return 0;

@@ -7,10 +7,11 @@
  *
  * Of many replaces each is a transaction of its own: see replace_many in holdfast_driver.h. The
  * server carries the statements out one after the other, and stops at one that fails. The
- * statements behind it are sent again in another request. No statement waits for a row's lock, so
- * that a locked row doesn't hold up the others. The replaces of locked rows are sent again a few
- * times, after all others have been answered. If not all replaces are answered in time, the
- * connection is closed; those that were sent may still be carried out.
+ * statements behind it are sent again in another request. A statement among others doesn't wait for
+ * a row's lock, so that a locked row doesn't hold up the others; one that is alone waits. The
+ * replaces of locked rows are sent again a few times, after all others have been answered. If not
+ * all replaces are answered in time, the connection is closed; those that were sent may still be
+ * carried out.
  */
 #include "store.h"
 
@@ -63,11 +64,11 @@ static int put(struct hf__sql *sql, const hf_store *st, hf_replace *item, int wa
 /* Sets the item's result from the reply to its second statement. */
 static void judge(const hf_store *st, const struct hf__my_reply *r, hf_replace *item)
 {
-    int whole = r->row && !hf__my_number(r, HF_MY_IS_READ_ONLY);
+    int whole = r->row && !r->read_only;
     int64_t done = whole ? hf__my_number(r, HF_MY_DONE) : -1;
     if (whole) item->clock_us = hf__my_number(r, HF_MY_CLOCK);
     if (done != 0 && done != 1) {
-        fail(item, HF_UNKNOWN, "the answer doesn't fit the request");
+        fail(item, HF_UNKNOWN, r->read_only ? HF_MY_REPLICA : HF_MY_UNFIT);
     } else if (done || (!item->row && !item->seen && !r->row[HF_MY_FIRST + HF_FIELD_REV])) {
         item->result = 0; /* without `done` there was no row to delete */
     } else {
@@ -152,7 +153,7 @@ static void round_trip(struct many *m)
         while (hf__my_next(&r))
             if (r.at % 2 && i < sent) judge(m->st, &r, m->item[i++]);
         mysql_free_result(r.rows);
-        if (!r.code) i = sent;
+        while (!r.code && i < sent) fail(m->item[i++], HF_UNKNOWN, HF_MY_UNFIT);
         if (i < sent) unanswered(m, m->item[i++], &r);
         /* Those behind it were not carried out, or the connection is gone. */
         while (i < sent && (!m->link->my || r.code == HF_NOMEM)) fail(m->item[i++], r.code, r.why);

@@ -49,6 +49,8 @@ struct hf_store {
    session. A server that can't be written is a replica; later versions have words for 0 and 1. */
 enum { HF_MY_PAGE = 64, HF_MY_DONE = 0, HF_MY_IS_READ_ONLY, HF_MY_CLOCK, HF_MY_FIRST };
 #define HF_MY_READ_ONLY "(@@innodb_read_only OR CONCAT(@@read_only) NOT IN ('0', 'OFF'))"
+#define HF_MY_UNFIT     "the answer doesn't fit the request"
+#define HF_MY_REPLICA   "the server is read-only"
 #define HF_MY_NOW       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 #define HF_MY_HEAD      HF_MY_READ_ONLY ", " HF_MY_NOW
 
@@ -58,6 +60,8 @@ struct hf__my_reply {
     MYSQL_ROW row;      /* the row that is read now; NULL: there is no further row */
     unsigned long *len; /* the lengths of its values */
     int at;             /* which statement it is, from 0; or the one that failed */
+    int read_only;      /* 1: the server has become read-only: a replica, which may lack the latest
+                           rows. The connection is closed behind the last reply */
     int code;           /* 0; or the code of the failure. The others have the reason: */
     unsigned number;    /* the server's or the library's number of the error; 0: neither */
     char state[6];      /* the server's SQLSTATE; "": there is none */

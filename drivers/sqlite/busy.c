@@ -9,7 +9,9 @@
  * This handler makes newcomers give way instead. A release, a renewal, a claim and whatever else is
  * not a newcomer's tries again about every millisecond. A newcomer, which only asks for the key or
  * opens the database, tries ever more rarely, at random times: so the more newcomers there are, the
- * more of the time the database isn't locked.
+ * more of the time the database isn't locked. Only what a newcomer rarely does before its write
+ * isn't slowed down: the read of the clock (learn_ceiling in rows.c), once in a handle's life, and
+ * raising the ceiling of revs.
  */
 #include "os.h"
 #include "store.h"

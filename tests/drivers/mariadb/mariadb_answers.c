@@ -41,12 +41,13 @@ static int replaces_with_others(void)
     hf_replace one = {.key = &key, .seen = 5, .row = &to, .cur = &cur, .err = &why};
     (void)mariadb->replace_many(st, &one, 1, hf__local_us() + 60000000);
     hf_row_clear(&cur);
+    err = why;
     return one.result;
 }
 
-/* Fails unless the first of two replaces by one request has that result, and the second one that
-   or UNKNOWN. */
-static void replaces_neither(int code)
+/* Replaces the row twice by one request. Returns the result of both; the second one may be UNKNOWN
+   instead. */
+static int replaces_two(void)
 {
     hf_row to, cur[2];
     hf_error why[2] = {{0, 0, ""}, {0, 0, ""}};
@@ -56,12 +57,13 @@ static void replaces_neither(int code)
     to.done_us = 1;
     for (int i = 0; i < 2; i++) {
         hf_row_init(&cur[i]);
-        two[i] = (hf_replace){.key = &key, .seen = 5, .row = &to, .cur = &cur[i], .err = &why[i]};
+        two[i] = (hf_replace){&key, 5, &to, &cur[i], HF_UNKNOWN, 0, &why[i]};
     }
     (void)mariadb->replace_many(st, two, 2, hf__local_us() + 60000000);
     for (int i = 0; i < 2; i++) hf_row_clear(&cur[i]);
-    assert_int_equal(two[0].result, code);
-    if (two[1].result != HF_UNKNOWN) assert_int_equal(two[1].result, code);
+    if (two[1].result != HF_UNKNOWN) assert_int_equal(two[1].result, two[0].result);
+    err = why[0];
+    return two[0].result;
 }
 
 /* Numbers by which nothing was done have a code of their own. By any other, also one that no
@@ -147,11 +149,36 @@ static void what_fails_at_a_setting_does_nothing(void **state)
         said(get(), n[1] == HF_UNKNOWN ? HF_UNAVAILABLE : n[1], "told so");
         said(replaces(5), n[1], "told so");
         said(replaces_with_others(), n[1], NULL);
-        replaces_neither(n[1]);
+        said(replaces_two(), n[1], NULL);
         my_bad.part = NULL;
     }
     my_pooled = 0;
     mariadb->close(st);
+}
+
+static int replaces_some(void) { return replaces(5); }
+static int enters(void) { return mariadb->enter(st, &key, 7, 0, NULL, &err); }
+
+/* After a fail-over the driver's connections lead to a replica, which some users may write. The
+   first request there, of any kind, leaves that server: the next one looks for another. */
+static void a_server_that_became_read_only_is_left(void **state)
+{
+    static int (*const request[])(void) = {get, replaces_some, enters, replaces_with_others,
+                                           replaces_two};
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(request); i++) {
+        int (*one)(void) = request[i / 2];
+        my_pooled = i % 2;
+        said(my_opens("mariadb://u@HOST/db", 60000, &st), 0, NULL);
+        said(one(), 0, NULL);
+        my_read_only = 1;
+        said(one(), one == get ? HF_UNAVAILABLE : HF_UNKNOWN, "'k': the server is read-only");
+        said(one(), HF_UNAVAILABLE, "mariadb: connect '");
+        my_read_only = 0;
+        said(one(), 0, NULL);
+        mariadb->close(st);
+    }
+    my_pooled = 0;
 }
 
 int main(void)
@@ -160,6 +187,7 @@ int main(void)
         cmocka_unit_test(each_error_has_its_code),
         cmocka_unit_test(what_fails_behind_a_write_leaves_it_open),
         cmocka_unit_test(what_fails_at_a_setting_does_nothing),
+        cmocka_unit_test(a_server_that_became_read_only_is_left),
     };
     if (!my_begin()) return 1;
     return TEST_MAIN(tests);

@@ -15,7 +15,7 @@
 enum { AUTOCOMMIT = 2, MORE = 8, PACKET = 1 << 16 };
 
 struct my_error my_bad;
-int my_pooled;
+int my_pooled, my_read_only;
 const hf_driver *mariadb;
 
 struct out {
@@ -141,9 +141,10 @@ static const char *settings(struct out *o, const char *sql)
 /* 0: it is mute. */
 static int answer(struct out *o, const char *sql)
 {
-    static const char *const version[] = {"10.11.6-MariaDB", "0", "1"};
-    static const char *const told[] = {"0", "0", "1769860800000017"};
-    static const char *const done[] = {"1", "0", "1769860800000017"};
+    const char *read_only = my_read_only ? "1" : "0";
+    const char *const version[] = {"10.11.6-MariaDB", read_only, "1"};
+    const char *const told[] = {"0", read_only, "1769860800000017"};
+    const char *const done[] = {"1", read_only, "1769860800000017"};
     int wanted = my_bad.part && strstr(sql, my_bad.part);
     if (wanted && my_bad.mutes) {
         my_bad.mutes--;

@@ -19,6 +19,9 @@ extern struct my_error my_bad;
 #define MY_SETTINGS "SET autocommit"
 /* 1: new connections are told another number than the server's, as by a pooler. */
 extern int my_pooled;
+/* 1: the server says that it is read-only. It takes each write all the same, as from a user with
+   the privilege READ ONLY ADMIN. */
+extern int my_read_only;
 extern const hf_driver *mariadb;
 
 /* Starts the server and finds the driver, once in a program. Returns 0 if the driver is missing,
