@@ -135,15 +135,22 @@ void hf__mg_disconnect(struct hf__mg_link *link)
 }
 
 /* Returns 0; or about->ambiguous, with the reason, if the reply says that the majority hasn't
-   confirmed the write, so that a fail-over may still undo it. */
-static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, hf_error *err)
+   confirmed the write, so that a fail-over may still undo it. A server that can't confirm it,
+   because it isn't the primary any more, is left. */
+static int not_yet_sure(struct hf__mg_link *link, const bson_t *reply,
+                        const struct hf__mg_about *about, hf_error *err)
 {
-    bson_iter_t it, why;
+    bson_iter_t it, found;
     const char *text = "the majority has not confirmed it";
     if (!bson_iter_init_find(&it, reply, "writeConcernError")) return 0;
-    if (BSON_ITER_HOLDS_DOCUMENT(&it) && bson_iter_recurse(&it, &why) &&
-        bson_iter_find(&why, "errmsg") && BSON_ITER_HOLDS_UTF8(&why))
-        text = bson_iter_utf8(&why, NULL);
+    if (bson_iter_init(&it, reply) &&
+        bson_iter_find_descendant(&it, "writeConcernError.errmsg", &found) &&
+        BSON_ITER_HOLDS_UTF8(&found))
+        text = bson_iter_utf8(&found, NULL);
+    if (bson_iter_init(&it, reply) &&
+        bson_iter_find_descendant(&it, "writeConcernError.code", &found) &&
+        has_moved((int)bson_iter_as_int64(&found)))
+        hf__mg_disconnect(link);
     return hf_fail(err, about->ambiguous, 0, "mongodb: %s '%s': %.*s", about->what, about->key,
                    (int)strcspn(text, "\n"), text);
 }
@@ -172,7 +179,7 @@ int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bso
     int done = mongoc_client_command_simple(link->client, how->db, command, NULL, ret, &e);
     hf__mg_end();
     if (done) {
-        int rc = not_yet_sure(ret, about, err);
+        int rc = not_yet_sure(link, ret, about, err);
         if (rc) bson_destroy(ret);
         return rc;
     }

@@ -139,9 +139,9 @@ static int starts(const char *state, const char *with)
     return !strncmp(state, with, strlen(with));
 }
 
-/* More codes (see code_of) of statements that were refused or rolled back. A server that is asked
-   directly undoes each statement that fails. A program between server and client (pgcat: 58000)
-   answers with other codes, also if it lost the server's reply to a write. */
+/* More codes (see hf__pg_code) of statements that were refused or rolled back. A server that is
+   asked directly undoes each statement that fails. A program between server and client (pgcat:
+   58000) answers with other codes, also if it lost the server's reply to a write. */
 static const char *const undone[] = {
     "0A",    /* not supported */
     "21",    /* a wrong number of rows */
@@ -154,9 +154,7 @@ static const char *const undone[] = {
     "P0",    /* raised by a trigger */
 };
 
-/* Returns the code for an SQLSTATE. `ambiguous` for one that isn't known, or that says that the
-   connection or the server went away: then the write may have been done. */
-static int code_of(const char *state, int ambiguous)
+int hf__pg_code(const char *state, int ambiguous)
 {
     if (starts(state, "40")) return ambiguous; /* sent again, it may succeed */
     if (starts(state, "08") || starts(state, "57P") || !*state) return ambiguous;
@@ -170,6 +168,8 @@ static int code_of(const char *state, int ambiguous)
         if (starts(state, undone[i])) return HF_UNAVAILABLE;
     return ambiguous;
 }
+
+int hf__pg_is_demoted(const char *state) { return starts(state, "25006"); }
 
 /* Copies the first line of libpq's text, which has several. */
 static void first_line(const char *from, char *to, size_t cap)
@@ -330,11 +330,8 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const str
         first_line(PQresultErrorMessage(r), why, sizeof why);
     else
         words(how, link, until_us, why, sizeof why);
-    /* 25006: the server has become a standby, which is read-only, and another one has taken its
-       place. */
-    int gone = !r || PQstatus(link->pg) != CONNECTION_OK || starts(ret_state, "25006");
-    int code = code_of(ret_state, ambiguous);
-    if (starts(ret_state, "25006")) code = HF_UNAVAILABLE;
+    int gone = !r || PQstatus(link->pg) != CONNECTION_OK || hf__pg_is_demoted(ret_state);
+    int code = hf__pg_code(ret_state, ambiguous);
     PQclear(r);
     if (gone) hf__pg_disconnect(link);
     return hf_fail(err, code, 0, "postgres: %s '%s': %s", what, key, why);
@@ -367,5 +364,3 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
     hf__gate_end();
     return rc;
 }
-
-int hf__pg_code(const char *state, int ambiguous) { return code_of(state, ambiguous); }

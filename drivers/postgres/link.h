@@ -93,7 +93,11 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
                      int ambiguous, PGresult **ret, char ret_state[6], const char *what,
                      const char *key, hf_error *err);
 
-/* Returns the code for the SQLSTATE of a statement: see code_of in link.c. */
+/* Returns the code for the SQLSTATE of a statement: `ambiguous` for one that isn't known, or that
+   says that the connection or the server went away, because the write may have been done. */
 int hf__pg_code(const char *state, int ambiguous);
+/* Returns 1 if the server is read-only now. It has become a standby, and another one has taken its
+   place, so its connections are closed. */
+int hf__pg_is_demoted(const char *state);
 
 #endif

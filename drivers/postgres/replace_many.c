@@ -28,6 +28,7 @@ struct many {
     uint8_t quiet[AT_ONCE];    /* 1: sent as the short statement (replace.c) */
     uint8_t prepared[AT_ONCE]; /* how many other answers come just before this replace's */
     size_t n;
+    int demoted; /* 1: see hf__pg_is_demoted */
     int cut; /* 1: a request wasn't sent whole. Nothing is sent behind it, because answers could be
                 taken for those of other requests */
     char why[200];
@@ -174,7 +175,7 @@ static int failed(struct many *m, hf_replace *item, const PGresult *r)
     const char *state = state_of(r);
     first_line(PQresultErrorMessage(r), why);
     int code = hf__pg_code(state, HF_UNKNOWN);
-    if (!strncmp(state, "25006", 5)) code = HF_UNAVAILABLE; /* it has become a standby */
+    m->demoted |= hf__pg_is_demoted(state);
     if (!strncmp(state, "26", 2) || !strncmp(state, "0A", 2)) {
         /* The server doesn't know the prepared statement, so nothing was done. The replace is sent
            again, unprepared. */
@@ -285,7 +286,7 @@ static void replace(struct many *m)
     for (int i = 0; whole && i < ROUNDS && m->n; i++) whole = round_trip(m, i == 0);
     for (size_t i = 0; i < m->n; i++) fail(m->item[i], HF_UNAVAILABLE, "others write it meanwhile");
     m->n = 0;
-    if (!whole || !PQexitPipelineMode(pg) || PQstatus(pg) != CONNECTION_OK)
+    if (!whole || m->demoted || !PQexitPipelineMode(pg) || PQstatus(pg) != CONNECTION_OK)
         hf__pg_disconnect(m->link);
 }
 

@@ -83,7 +83,8 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
     char why[HF_KIT_WHY];
     int code = hf__rd_code(r->str);
     hf__rd_words(r->str, why);
-    if (hf__rd_says(r->str, "READONLY")) hf__rd_disconnect(link);
+    int replica = hf__rd_says(r->str, "READONLY") || hf__rd_says(r->str, "MASTERDOWN");
+    if (replica) hf__rd_disconnect(link);
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
 

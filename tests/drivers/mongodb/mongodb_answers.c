@@ -432,6 +432,11 @@ static void a_write_that_isnt_sure_is_unknown(void **state)
         said(replaces(5, 1), HF_UNKNOWN, unsure[i][1]);
         said(enters("shows/1"), HF_UNKNOWN, unsure[i][1]);
     }
+    /* A primary that has stepped down can't confirm a write any more: it is left. */
+    answer_to("findAndModify")->json = "{\"value\": {}, \"writeConcernError\": {\"code\": 189}}";
+    selected = 0;
+    for (int i = 0; i < 3; i++) said(replaces(5, 1), HF_UNKNOWN, "the majority has not");
+    assert_int_equal(selected, 2);
     static const char *const nothing[] = {"{}", "{\"value\": null}", "{\"value\": 7}"};
     for (size_t i = 0; i < COUNT(nothing); i++) {
         answer_to("findAndModify")->json = nothing[i];

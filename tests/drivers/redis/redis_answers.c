@@ -2,6 +2,7 @@
  * redis_answers.c - the driver redis: before a server that answers anything to its scripts: what it
  * makes of it. Opening, lists and subscriber: redis_words.c.
  */
+#include "os.h"
 #include "resp.h"
 #include "test.h"
 
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define REPLICA "$12\r\nrole:slave\r\n\r\n"
 
 /* This to the next call, by its name and whole. */
 static void is(const char *reply, int closes)
@@ -60,6 +63,20 @@ static int replaces(hf_store *st, int shows)
     hf_row_clear(&cur);
     return rc;
 }
+
+static int replaces_many(hf_store *st)
+{
+    hf_row to, cur;
+    hf_row_init(&to);
+    hf_row_init(&cur);
+    to.rev = 4;
+    hf_replace one = {&key, 3, &to, &cur, HF_UNKNOWN, 0, &err};
+    (void)redis->replace_many(st, &one, 1, hf__local_us() + 60000000);
+    hf_row_clear(&cur);
+    return one.result;
+}
+
+static int enters(hf_store *st) { return redis->enter(st, &key, 7, 0, NULL, &err); }
 
 /* ---- what is no answer ---- */
 
@@ -131,6 +148,26 @@ static void errors_mean_what_they_say(void **state)
 }
 
 /* The script may have run, but there is no answer. */
+static int replaces_one(hf_store *st) { return replaces(st, 1); }
+
+/* A server that became a replica is left: the next request finds that it can't be a store. */
+static void a_server_that_became_a_replica_is_left(void **state)
+{
+    static int (*const request[])(hf_store *) = {get, takes, replaces_one, replaces_many, enters};
+    static const char *const told[] = {"-READONLY You can't write\r\n", "-MASTERDOWN Link\r\n"};
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(request); i++) {
+        int (*one)(hf_store *) = request[i / 2];
+        const struct resp_rule rules[] = {{"INFO", REPLICA, 0, 0}, {NULL, told[i % 2], 0, 0}};
+        hf_store *st = resp_opened("redis://HOST");
+        resp_are(rules + 1, 1);
+        said(one(st), HF_UNAVAILABLE, told[i % 2][1] == 'R' ? "READONLY" : "MASTERDOWN");
+        resp_are(rules, 1);
+        said(one(st), HF_UNAVAILABLE, "a replica");
+        redis->close(st);
+    }
+}
+
 static void what_is_no_answer_leaves_a_write_unknown(void **state)
 {
     (void)state;
@@ -416,6 +453,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_mean_what_they_say),
+        cmocka_unit_test(a_server_that_became_a_replica_is_left),
         cmocka_unit_test(what_is_no_answer_leaves_a_write_unknown),
         cmocka_unit_test(what_is_said_unasked_answers_nothing),
         cmocka_unit_test(damaged_rows_are_told),
