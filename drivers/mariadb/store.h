@@ -49,10 +49,12 @@ struct hf_store {
    session. A server that can't be written is a replica; later versions have words for 0 and 1. */
 enum { HF_MY_PAGE = 64, HF_MY_DONE = 0, HF_MY_IS_READ_ONLY, HF_MY_CLOCK, HF_MY_FIRST };
 #define HF_MY_READ_ONLY "(@@innodb_read_only OR CONCAT(@@read_only) NOT IN ('0', 'OFF'))"
-#define HF_MY_UNFIT     "the answer doesn't fit the request"
-#define HF_MY_REPLICA   "the server is read-only"
 #define HF_MY_NOW       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 #define HF_MY_HEAD      HF_MY_READ_ONLY ", " HF_MY_NOW
+
+/* Reasons of failures. */
+#define HF_MY_REPLICA "the server is read-only"
+#define HF_MY_UNFIT   "the answer doesn't fit the request"
 
 /* A request, and the reply to one of its statements. */
 struct hf__my_reply {
