@@ -177,6 +177,27 @@ END
     done
 }
 
+@test "standard descriptors that are closed, and no /dev/null: the store gets no output" {
+    export HOLDFAST_DRIVERS=$BUILD
+    for url in "file:$PWD/store" "sqlite:$PWD/store.db"; do
+        holdfast -S "$url" run "$K" -- true
+        after=$(holdfast -S "$url" show "$K")
+        for first in : 'mount -t tmpfs none /dev'; do
+            run unshare -rm bash -ec "$first"'; exec <&-; "$0" --version; exec >&- 2>&-
+                "$0" -S "$1" run -v "$2" -- sh -c "echo out\$((1 + 1))put
+                    echo out\$((1 + 1))put >&2; true"' "$HOLDFAST" "$url" "$K"
+            [ "$status" = 0 ]
+            [[ $output == "holdfast "* && ${#lines[@]} == 1 ]]
+            run grep -aE 'out2put|holdfast: ' store*
+            [ "$status" = 1 ]
+            before=$after
+            after=$(holdfast -S "$url" show "$K")
+            [[ $after == "$K: free"* && $after != "$before" ]]
+        done
+    done
+    [ "$(sqlite3 store.db 'PRAGMA integrity_check')" = ok ]
+}
+
 @test "a limit of a file's size is told like a full disk; the command has it as it was" {
     state="nothing was acquired, and nothing was executed"
     export HOLDFAST_DRIVERS=$BUILD
