@@ -68,7 +68,7 @@ class Pack(sdist):
                                 ignore=shutil.ignore_patterns('__pycache__'))
             else:
                 shutil.copy(path, to)
-        for folder, _, names in os.walk(to):    # those of a checkout may be read-only
+        for folder, _, names in os.walk(to):    # the files of a checkout may be read-only
             for name in ['.', *names]:
                 path = os.path.join(folder, name)
                 os.chmod(path, os.stat(path).st_mode | 0o200)

@@ -72,7 +72,7 @@ class Party(NamedTuple):
     left_ms: float      # inf: as long as its process lives; 0: a waiter
     mode: str           # exclusive, shared, limited
     limit: int
-    claimed: bool       # False: handed over and not taken up yet
+    claimed: bool       # False: granted by a handover, and not claimed yet
 
     @property
     def since(self) -> float:
@@ -88,7 +88,7 @@ class Party(NamedTuple):
 class Info(NamedTuple):
     """A key."""
     key: str
-    rev: int            # 0: nobody has used it
+    rev: int            # 0: the store has no row for the key
     token: int          # of the last grant
     now_us: int         # the store's clock
     done_us: int        # 0: no event was done
@@ -177,7 +177,7 @@ class Event:
         """When the event was done, in seconds by the store's clock; 0: this program is to do it."""
         return self.done_us / 1e6
 
-    # Of C, as that of Locks.
+    # A function in C, as that of Locks: a signal handler's exception can't interrupt it.
     __exit__ = _leave_event
 
     async def __aenter__(self) -> 'Event':
@@ -266,7 +266,7 @@ class Watch:
 def _url_of(url: 'Union[str, os.PathLike[str], None]') -> Optional[str]:
     if not isinstance(url, os.PathLike):
         return url
-    # What a URL would read otherwise.
+    # These characters have a meaning in a URL, so they are percent-encoded.
     path = os.path.abspath(os.fspath(url))
     return 'file:' + re.sub('[%?@:]', lambda of: f'%{ord(of[0]):02X}', path)
 
@@ -417,7 +417,7 @@ class Store(_holdfast.Store):
                 if result is not None:
                     try:
                         event.result = str(result)
-                    except Exception:   # it has run
+                    except Exception:   # it has run, so the event is done
                         event.result = f'<unprintable {type(result).__name__} object>'
         return event
 
@@ -500,7 +500,7 @@ _closes_in = 0
 def _forked() -> None:
     """After a fork: closes the inherited stores, too, at the end of this process."""
     util = sys.modules.get('multiprocessing.util')
-    if util is not None:    # which forgets its finalizers as a child of its own begins
+    if util is not None:    # it clears its finalizers when a child of its own begins
         util.register_after_fork(_close_all, lambda _: _close_at_the_end_of_a_child())
 
 

@@ -1,5 +1,5 @@
 """Waiting in asyncio, without a thread or a descriptor for each wait. Each event loop that uses a
-store has one mailbox there, whose descriptor it reads; see src/ext.h."""
+store has one mailbox, whose descriptor the loop watches; see src/ext.h."""
 import asyncio
 import collections
 import contextlib
@@ -21,8 +21,8 @@ _ids = itertools.count(1)
 
 
 class _Post:
-    """One mailbox, the futures that wait for its messages, and what gives up the acquisitions that
-    go on."""
+    """A mailbox of an event loop, the callbacks for its messages by their numbers, and the
+    functions that give up the acquisitions under way."""
 
     def __init__(self) -> None:
         self.box = _holdfast.Mailbox()
@@ -43,8 +43,8 @@ class _Post:
 
 class _Reader:
     """What an event loop calls when a mailbox has messages. Only the loop has a reference, and
-    drops it when the loop is closed: its tasks will never go on, so a key that is granted to one
-    of them would be held by nobody."""
+    drops it when the loop is closed. The loop's tasks never go on then, so a key that is granted to
+    one of them would stay held."""
 
     def __init__(self, post: _Post) -> None:
         self.post = post
@@ -141,7 +141,8 @@ def _pools() -> List[Any]:
 def thread_kind() -> int:
     """Returns 1 in a job of a pool's thread, in which other callers' jobs ran before; 2 if a
     greenlet runs in this thread; 0 in a thread that runs its own function."""
-    # multiprocessing's processes run `worker`, too, in their main thread, which is no pool's.
+    # A process of multiprocessing.Pool runs `worker` in its main thread, which isn't a thread of a
+    # pool.
     pools = [] if threading.current_thread() is threading.main_thread() else _pools()
     frame = sys._getframe() if pools else None
     while frame is not None:
@@ -153,8 +154,8 @@ def thread_kind() -> int:
 
 
 async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
-    """Returns the result of start(mailbox, id), which is a Wait. If it is cancelled, at any moment,
-    or its loop is closed, there is no result, and a lock that the wait has brought is released."""
+    """Starts a Wait by start(mailbox, id), and returns its result. If the task is cancelled, at any
+    moment, or its loop is closed, a lock that the wait was granted is released."""
     running = loop()
     post = _post(running)
     number, told = next(_ids), running.create_future()
@@ -173,10 +174,10 @@ async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
 
 
 class _Threads:
-    """At most so many threads for what may wait for a server's answer, but not for a key. The
-    loop's own may all be waiting for the very key that is to be released. The end of the program
-    doesn't wait for them: closing the stores releases what they haven't begun with. A thread that
-    has nothing to do for IDLE seconds ends."""
+    """At most `most` threads, for calls that may wait for a server's answer, but not for a key.
+    (The threads of the loop's own executor may all be waiting for the very key that is to be
+    released.) The end of the program doesn't wait for these threads: closing the stores releases
+    what they haven't released. A thread that has been idle for IDLE seconds ends."""
     IDLE = 10
 
     def __init__(self, most: float, name: str = 'holdfast') -> None:
@@ -188,7 +189,7 @@ class _Threads:
     def do(self, work: Callable[[], Any]) -> None:
         with self._change:
             self._work.append(work)
-            if self._idle >= len(self._work):   # one of them for each that has not begun
+            if self._idle >= len(self._work):   # an idle thread for each call
                 self._change.notify()
                 return
             if self._threads >= self._most:
@@ -197,7 +198,7 @@ class _Threads:
                 threading.Thread(target=self._serve, name=self._name, daemon=True).start()
                 self._threads += 1
                 return
-            except RuntimeError:    # there are no more threads to be had
+            except RuntimeError:    # no further thread can be started
                 if self._threads:
                     return
         with contextlib.suppress(IndexError):
@@ -219,7 +220,7 @@ class _Threads:
         work = self._next()
         while work is not None:
             work()
-            work = None     # nothing keeps what it had
+            work = None     # no reference to it is kept meanwhile
             work = self._next()
 
 
@@ -232,16 +233,16 @@ class _Hands:
         self.calls, self.releases = _Threads(self.MOST), _Threads(self.MOST)
 
 
-# A store that doesn't answer delays no other one.
+# Each store has threads of its own, so that one that doesn't answer doesn't delay the others.
 _hands: 'weakref.WeakKeyDictionary[Any, _Hands]' = weakref.WeakKeyDictionary()
-_hands_lock = threading.RLock()     # the collector may come here anew
-_opening = _Threads(float('inf'))   # which store a call of open will be isn't known
+_hands_lock = threading.RLock()     # a finalizer may call `do` within `do`
+_opening = _Threads(float('inf'))   # for calls of open, which have no store yet
 
 
 def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
-    """Runs a call in a thread of the store. Without a store (None) it is being opened. At the end
-    of the program no thread goes on, and one may have stopped with the lock of _Threads; the
-    stores are closed by then."""
+    """Runs a call in a thread of the store; store None: the call opens one. While the interpreter
+    ends, does nothing: the stores are closed by then, and a thread may have been stopped that has
+    the lock of _Threads."""
     if sys.is_finalizing():
         return
     if store is None:
@@ -255,7 +256,7 @@ def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
 
 
 def later(work: Callable[[], Any], store: Any) -> None:
-    """Runs a call that gives something back, in a thread. Its exceptions are dropped."""
+    """Runs a call that releases something, in a thread of the store. Its exceptions are ignored."""
     def quietly() -> None:
         with contextlib.suppress(Exception):
             work()
@@ -263,7 +264,7 @@ def later(work: Callable[[], Any], store: Any) -> None:
 
 
 def _abandon(store: Any, waits: Any) -> None:
-    # It may have brought a lock, and a server has to be told.
+    # The wait may have got the lock, and releasing it may be a request to a server.
     if store._is_near:
         waits.abandon()
     else:
@@ -289,7 +290,8 @@ async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
 
 
 async def release(store: Any, function: Callable[..., T], *args: Any) -> T:
-    """As call, for calls that give something back: they don't wait behind other calls."""
+    """Does what `call` does, for calls that release something: they don't wait behind other
+    calls."""
     loop()
     if store._is_near:
         return function(*args)
@@ -305,11 +307,11 @@ async def in_thread(store: Any, function: Callable[..., T], *args: Any,
         result, error = None, None
         try:
             result = function(*args)
-        except BaseException as raised:     # noqa: B036  the caller's
+        except BaseException as raised:     # noqa: B036  raised again in the task
             error = raised
-        with contextlib.suppress(RuntimeError):     # the loop is over
+        with contextlib.suppress(RuntimeError):     # the loop is closed
             running.call_soon_threadsafe(_end, done, result, error)
-        error = None    # it has this frame
+        error = None    # its traceback refers to this frame
 
     do(store, work, releases)
     return await asyncio.shield(done)
@@ -337,7 +339,7 @@ def _new_callers() -> _Threads:
     return _Threads(64, 'holdfast-lost')
 
 
-# A callback that takes long keeps no other from being called.
+# Many threads, so that a callback that takes long doesn't delay the others.
 _callers = _new_callers()
 _listener_lock = threading.Lock()
 _listener: Optional[_Listener] = None
@@ -357,7 +359,7 @@ class _Callbacks:
             one()
 
 
-# By the first lock of the grant.
+# The callbacks of each grant, by the first of the locks that share it.
 _callbacks: 'weakref.WeakKeyDictionary[Any, _Callbacks]' = weakref.WeakKeyDictionary()
 _running: 'Set[asyncio.Future[Any]]' = set()
 
@@ -384,7 +386,8 @@ def _post_of_losses() -> _Post:
 
 
 def _run_in_loop(running: asyncio.AbstractEventLoop, result: Any) -> None:
-    """What a coroutine raises the loop reports, as of any callback."""
+    """Runs the coroutine of a callback as a task. The loop reports its exception, as that of any
+    callback."""
     task = asyncio.ensure_future(result, loop=running)
     _running.add(task)
 
@@ -399,7 +402,8 @@ def _run_in_loop(running: asyncio.AbstractEventLoop, result: Any) -> None:
 
 
 def _tell_in_thread(tell: Callable[[], Any]) -> None:
-    """What it raises doesn't keep others from being told."""
+    """Runs a callback in this thread. Its exception is reported, and doesn't keep others from
+    running."""
     try:
         result = tell()
         if inspect.iscoroutine(result):
@@ -428,7 +432,7 @@ def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
 
     def tell() -> None:
         if running is not None:
-            with contextlib.suppress(RuntimeError):     # the loop is over
+            with contextlib.suppress(RuntimeError):     # the loop is closed
                 running.call_soon_threadsafe(call_in_loop)
                 return
         _callers.do(functools.partial(_tell_in_thread, call))

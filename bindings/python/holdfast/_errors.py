@@ -13,7 +13,7 @@ class HoldfastError(Exception):
         self.code = code    # the name in holdfast.h, without HF_
         self.key = key
 
-    def __reduce__(self) -> Any:    # over the border of a process
+    def __reduce__(self) -> Any:    # for pickle, as between processes
         return error, (self.code, self.text, self.key)
 
 
@@ -104,7 +104,7 @@ BY_CODE: Dict[str, Type[HoldfastError]] = {
     'UNSUPPORTED': Unsupported, 'CORRUPT': StoreCorrupt, 'FULL': StoreFull}
 
 
-# An error is one line, whatever the key.
+# These characters become '?', so that an error is one line whatever the key.
 _CLEAN = {number: '?' for number in (*range(32), *range(127, 160), *range(0xd800, 0xe000))}
 
 
@@ -131,8 +131,9 @@ def invalid(doing: str, key: Any, why: str) -> HoldfastError:
 
 
 def note_loss(raised: Any, key: str, text: str) -> None:
-    """A block ends with an exception, and its lock was lost meanwhile: the exception says so, as a
-    note, and before Python 3.11 by what it was raised in the context of."""
+    """Called when a block ends with the exception `raised`, and its lock was lost meanwhile. Adds a
+    note to the exception; before Python 3.11, adds a LockLost at the end of its chain of
+    contexts."""
     if not isinstance(raised, BaseException):
         return
     lost = error('LOST', text, key)

@@ -21,11 +21,12 @@ async def _block_async() -> Any:
     yield
 
 
-# What contextlib puts in the place of a generator function, and what that gives.
+# The code of the functions that contextlib makes of generator functions, and the types of their
+# results.
 _MAKERS = {getattr(make, '__code__', None) for make in (_block, _block_async)}
 _BLOCKS: Any = (type(_block()), type(_block_async()))
-# Iterators that call functions, or read other iterators, when they are read; so do those of
-# itertools, except for these, which have what they give.
+# _LAZY: iterators that call functions, or read other iterators, only when they are read. So do all
+# iterators of itertools, except for _WHOLE, which have their values.
 _LAZY: Any = (map, filter, zip, enumerate, type(iter(int, 1)))
 _WHOLE: Any = (itertools.count, itertools.repeat, itertools.product, itertools.permutations,
                itertools.combinations, itertools.combinations_with_replacement)
@@ -57,8 +58,9 @@ def is_async(function: Any) -> bool:
 
 
 def runs_later(function: Any) -> bool:
-    """Is it a generator function, or one that contextlib made of one? To call one runs nothing.
-    What another decorator made of one may run it to its end: its result shows that."""
+    """Is it a generator function, or one that contextlib made of one? A call of such a function
+    runs nothing of it. What another decorator made of one may run it to its end: its result shows
+    that."""
     return any(inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body) or
                getattr(body, '__code__', None) in _MAKERS for body in _bodies(function))
 
@@ -79,14 +81,15 @@ def refuse_uncalled(function: Any, doing: str, key: str) -> None:
 
 
 def _end(result: Any) -> None:
-    """What was made for this caller alone doesn't run."""
+    """Closes or cancels a result that was made for this call alone, so that it doesn't run."""
     if isinstance(result, _BLOCKS):
         result = result.gen
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         result.close()
     elif isinstance(result, asyncio.Future):
         result.cancel()
-        # What gather() gives ends with an exception then, which nobody else asks for.
+        # A future of gather() then ends with an exception. It is read here, so that asyncio doesn't
+        # report it.
         result.add_done_callback(lambda done: done.cancelled() or done.exception())
     elif isinstance(result, concurrent.futures.Future):
         result.cancel()

@@ -13,7 +13,7 @@ from ._holdfast import _leave_all, _release_all
 from ._locks import Lock
 from ._options import Options, Time
 
-KEYS_CAP = 64   # that of hf_acquire_all
+KEYS_CAP = 64   # the limit of hf_acquire_all
 _UNITS = {'': 1.0, 's': 1.0, 'ms': 0.001, 'm': 60.0, 'h': 3600.0, 'd': 86400.0}
 
 
@@ -26,12 +26,13 @@ class Locks(List[Lock]):
                         "isn't obtained")
 
     def _note(self, frame: Any, awaited: bool) -> 'Locks':
-        """What drops them at once is told: they came from a call that this frame makes."""
+        """Notes that the locks came from a call that this frame makes, so that dropping them at
+        once is reported."""
         for number, lock in enumerate(self):
             lock._note(frame, awaited, True, number > 0)
         return self
 
-    # Of C: an exception of a signal handler's can't keep one of them from being released.
+    # Functions in C: a signal handler's exception can't keep one of the locks from being released.
     release = _release_all
     __exit__ = _leave_all
 
@@ -85,7 +86,7 @@ def in_order(store: Any, keys: Iterable[str],
     for key in asked:
         store._check(False, key, **options)
     if options.get('at_least') is not None:
-        # A key that is released because a later one isn't obtained would stay taken.
+        # A key that is released because a later key isn't obtained would stay taken for at_least.
         raise invalid('acquire_all', asked[0], 'at_least: of one key only')
     order = sorted(asked, key=lambda key: key.encode('utf-8'))
     for one, two in zip(order, order[1:]):

@@ -168,7 +168,7 @@ static double seconds_of(PyObject *value)
 {
     double seconds = -1;
     if (is_number(value)) {
-        /* an int that no double holds is -1, so it is refused, too */
+        /* an int that is too large for a double becomes -1, so it is refused, too */
         seconds = PyFloat_AsDouble(value);
     } else {
         PyObject *total = PyObject_CallMethod(value, "total_seconds", NULL);
@@ -216,7 +216,8 @@ int time_read(const char *doing, PyObject *key, const char *name, PyObject *valu
         PyErr_Clear();
     } else if (!PyBool_Check(value)) {
         double seconds = seconds_of(value);
-        /* Doesn't round up what binary fractions lack: 0.3 s are 300 ms. */
+        /* A double may be a little above the decimal number that was written. That excess isn't
+           rounded up to a whole millisecond. */
         if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
         if (seconds >= 4e12) ms = INT64_MAX / 2;
         if (seconds > 0 && !ms) ms = 1;
@@ -291,7 +292,7 @@ static int read_limit(asked *to, PyObject *value, PyObject *key)
     return 0;
 }
 
-/* 'false' is no flag. */
+/* Accepts only a bool: in Python a text such as 'false' would count as true. */
 int flag_read(const char *doing, PyObject *key, const char *name, PyObject *value)
 {
     if (PyBool_Check(value)) return value == Py_True;

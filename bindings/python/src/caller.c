@@ -1,10 +1,11 @@
 /*
- * caller.c - which caller asks: an asyncio task, or else a thread in its context.
+ * caller.c - identifies the caller of a function: an asyncio task, or else a thread together with
+ * its context (contextvars).
  *
- * A thread of a pool runs many jobs, so its number alone names no caller. A pool that gives each
- * job a context of its own (anyio, and with it FastAPI; asgiref, and with it Django) is told by a
- * mark in that context. Other pools, as ThreadPoolExecutor, don't: in their threads nobody is
- * judged.
+ * A thread of a pool runs the jobs of many callers, so its number alone doesn't identify one. Some
+ * pools run each job in a context of its own (anyio, and with it FastAPI; asgiref, and with it
+ * Django): a mark in that context identifies the job. Other pools, such as ThreadPoolExecutor,
+ * don't: in their threads no wait is refused because the same thread holds the key.
  */
 #include "ext.h"
 
@@ -42,8 +43,8 @@ uint64_t this_thread(void)
     return number;
 }
 
-/* Returns the mark of this context, or 0. A context that was copied from another thread's has the
-   mark of that thread, which doesn't count. */
+/* Reads the mark of this context into *ret; 0: it has none. A context that was copied from another
+   thread has the mark of that thread, which counts as none. Returns 0; -1, with an exception. */
 static int look_at_mark(uint64_t *ret)
 {
     PyObject *mark = PyObject_CallObject(get_mark, NULL);
@@ -76,13 +77,15 @@ int caller_read(caller *to)
         Py_XDECREF(loop);
         return loop ? read_mark(&to->mark) : -1;
     }
-    if (look_at_mark(&to->outer)) { /* a task's context is a copy of the context that started it */
+    if (look_at_mark(&to->outer)) { /* a task's context is a copy of the one that started it, so it
+                                       has the mark of the code that runs the loop */
         Py_DECREF(loop);
         return -1;
     }
     task = PyObject_CallFunctionObjArgs(current_task, loop, NULL);
     Py_DECREF(loop);
-    /* An object has only one weak reference without a callback, so they can be compared. */
+    /* An object has at most one weak reference without a callback. So two references to the same
+       task are the same pointer. */
     if (task && task != Py_None) to->task = PyWeakref_NewRef(task, NULL);
     int ok = task && (task == Py_None || to->task);
     Py_XDECREF(task);
@@ -121,7 +124,8 @@ lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *b
     return NULL;
 }
 
-/* Returns 1 if no other code of this thread runs while the caller waits. */
+/* Returns 1 if no other code of this thread runs while the caller waits; *ret_why then says why the
+   wait would never end. */
 static int stops_its_thread(const caller *by, int sits, int kind, const char **ret_why)
 {
     if (sits && by->in_loop)
@@ -134,8 +138,8 @@ static int stops_its_thread(const caller *by, int sits, int kind, const char **r
     return 1;
 }
 
-/* Returns 1 if the code that runs this event loop holds the lock; it goes on only when the loop has
-   ended. */
+/* Returns 1 if the code that runs this event loop holds the lock. That code goes on, and can
+   release the lock, only when the loop has ended. */
 static int holds_around(const lock *l, const caller *by)
 {
     return by->outer && l->by.mark == by->outer;
@@ -157,9 +161,10 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
                "first, or give the wait a limit";
     if (mine && by->task) return HF_RECURSIVE;
     if (!here) return 0;
-    if (!around && by->in_loop && !sits) return 0; /* a callback of a loop doesn't wait itself */
+    if (!around && by->in_loop && !sits) return 0; /* the loop goes on, and so does the holder */
     if (!by->in_loop || around) {
-        s->users--; /* Python code: it may close the store */
+        s->users--; /* Python code follows, which may close the store; close() waits until `users`
+                       is 0 */
         kind = caller_kind();
         s->users++;
         if (kind < 0) return RAISED;

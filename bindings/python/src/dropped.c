@@ -1,10 +1,10 @@
 /*
- * dropped.c - a lock that its program lets go of without releasing it; what the end of a block
- * tells.
+ * dropped.c - warns about a lock object that the program drops without releasing it, and about a
+ * release at the end of a block that isn't confirmed.
  */
 #include "ext.h"
 
-/* The number of the call of this thread that returned a lock last. */
+/* The number of this thread's latest call that returned a lock. */
 static _Thread_local uint64_t last_call;
 
 /* Returns the offset of the instruction that the frame is at. */
@@ -26,7 +26,8 @@ void lock_note_frame(lock *l, PyObject *frame, unsigned how)
     l->call = how & FOLLOWS ? last_call : ++last_call;
 }
 
-/* _note(frame, awaited, several, same): see lock_note_frame */
+/* _note(frame, awaited, several, same): notes that the program hasn't used the lock yet and, unless
+   `frame` is None, from where it was acquired (lock_note_frame) */
 PyObject *lock_note(lock *l, PyObject *args)
 {
     PyObject *frame;
@@ -38,8 +39,8 @@ PyObject *lock_note(lock *l, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Returns the length of a call's instruction with its inline caches; or of the instructions of an
-   `await`, from the one that runs the awaited coroutine. */
+/* Returns how many bytes of bytecode a call takes: its instruction with the inline caches; for an
+   awaited call, the instructions of the `await`, from the one that runs the coroutine. */
 static long call_bytes(unsigned how)
 {
     PyObject *hex = PySys_GetObject("hexversion"); /* borrowed */
@@ -60,15 +61,16 @@ static int unbound(lock *l)
     return went >= !(l->how & WITHIN) && went <= call_bytes(l->how);
 }
 
-/* Warns that it wasn't released. A destructor can't raise: an exception is raised in this thread
-   soon after, before another function of Python's runs. Not where a task awaited the call: at the
-   end of a task the next function is asyncio's own, which must not fail. */
+/* Warns that the lock was dropped without being released. If it is `unbound`, the code after the
+   call has to be stopped. A destructor can't raise, so the exception is raised in this thread soon
+   after, before another Python function runs. If a task awaited the call, there is only a warning:
+   at the end of a task the next function is asyncio's own, which must not fail. */
 void lock_complain(lock *l)
 {
     PyObject *kind = PyExc_ResourceWarning, *error;
-    if (l->touched == ASKED_WRONGLY) return; /* an exception has said so */
+    if (l->touched == ASKED_WRONGLY) return; /* lock_bool has raised an exception that says so */
     if (unbound(l)) {
-        if (l->how & FOLLOWS) return; /* only the first of them warns; a list drops it last */
+        if (l->how & FOLLOWS) return; /* the first lock of the call warns: it is dropped last */
         error = PyObject_CallMethod(unbound_error, "of", "Oi", l->key, !!(l->how & SEVERAL));
         int bad = !error;
         if (error && l->how & AWAITED)
@@ -86,8 +88,9 @@ void lock_complain(lock *l)
         PyErr_WriteUnraisable(l->key);
 }
 
-/* Returns a lock that takes over the grant, to be released in a thread, if an event loop runs in
-   this thread and a release may wait for a server. NULL: the grant is released at once. */
+/* Makes a lock object that takes over the grant of a dropped one, to be released in a thread, if an
+   event loop runs in this thread and the release may wait for a server. Returns NULL otherwise: the
+   caller releases the grant at once. */
 lock *lock_successor(lock *l)
 {
     caller by;
@@ -105,7 +108,8 @@ lock *lock_successor(lock *l)
     return to;
 }
 
-/* The reference is passed on. If that fails, dropping `to` releases the grant. */
+/* Has a thread release the lock, and gives up the caller's reference to it. If no thread takes the
+   lock, dropping it releases the grant. */
 void lock_release_later(lock *to)
 {
     PyObject *module = PyImport_ImportModule("holdfast._aio");

@@ -1,16 +1,17 @@
 /*
  * ext.h - the extension module holdfast._holdfast: what its files share.
  *
- * No library thread ever asks for the GIL: what it has to tell goes into a C structure and wakes
- * a semaphore or an eventfd. So nothing can hang in it when the interpreter ends, and hf_release,
- * which waits for a running callback, can't wait for a thread that waits for the GIL.
+ * A thread of the library never takes the GIL. It writes a result into a C structure, and then
+ * posts a semaphore or writes to an eventfd. So no such thread hangs when the interpreter ends. And
+ * hf_release, which waits for a running callback, never waits for a thread that waits for the GIL.
  *
- * Every call that may block is made without the GIL and counted in its store's `users` meanwhile;
- * close() waits until there are none. Lists and counts are guarded by the GIL.
+ * Every call that may block is made without the GIL, and counted in `users` of its store meanwhile;
+ * close() waits until that count is 0. The GIL protects lists and counts.
  *
- * A counted call runs no Python code: a finalizer or a signal's handler may close the store, and
- * would wait for its own thread. So objects that the collector looks after are made before,
- * since to make one may start it, and errors are raised after.
+ * No Python code runs during a counted call: a finalizer or a signal handler may close the store,
+ * and close() would wait for its own thread. To make an object that the garbage collector tracks
+ * may start the collector. So such objects are made before the call, and errors are raised after
+ * it.
  */
 #ifndef HOLDFAST_EXT_H
 #define HOLDFAST_EXT_H
@@ -38,20 +39,22 @@ struct store {
     unsigned generation; /* the fork generation of the process that opened it */
     int closing;
     int users;      /* how many threads are inside a call of the library */
-    uint64_t tries; /* tries that were BUSY and followed by a wait: the caller got no `busy` */
+    uint64_t tries; /* attempts that found the key held and were followed by a wait; stats() takes
+                       them off `busy` */
     lock *locks;    /* the locks that aren't released yet; and by the hash of their keys
                        (held.c): */
     lock **table, *one_bucket;
     size_t table_mask, n_locks;
-    waiting *waits;                    /* that somebody will take */
+    waiting *waits;                    /* waits whose results the program will take */
     waiting *given_up, **given_up_end; /* abandoned waits, until their end is reported; the oldest
                                           first */
-    watching *watches;                 /* going on */
+    watching *watches;                 /* watches that haven't ended */
 };
 
 /* Which caller asks; see caller.c. */
 typedef struct caller {
-    uint64_t mark;  /* the thread's number and, outside of event loops, its context's; 0: none */
+    uint64_t mark;  /* the thread's number and, outside of event loops, a number of its context in
+                       the low 32 bits; 0: no caller */
     PyObject *task; /* a weak reference to the asyncio task, or NULL */
     int in_loop;    /* an event loop runs in this thread */
     uint64_t outer; /* inside an event loop: the mark of the code of this thread that runs the loop,
@@ -73,21 +76,22 @@ struct lock {
     int lasts;           /* only its holder ends it: it has no lease, or is renewed */
     int once;            /* an event's */
     int ended, failed;   /* the lock was released, with this result */
-    int touched;         /* 1: its holder has used it; or one of the values below */
+    int touched;         /* 0: the program hasn't used the lock object yet; 1: it has; or
+                            ASKED_WRONGLY or READ_ONLY */
     int64_t keep_ms;     /* of an event */
     unsigned generation; /* the fork generation of the process that acquired it */
     caller by;
-    int of_block;    /* a block of a Locking has it */
+    int of_block;    /* 1: a `with` block of a Locking holds it */
     PyObject *stack; /* of a block: the ExitStack that entered it, see stack_of_frame(); or NULL */
-    uintptr_t frame; /* the code that called acquire(), at this instruction, or entered the block;
-                        0: not known, or the block has a stack */
+    uintptr_t frame; /* the frame that called acquire() (`place`: the offset of its instruction) or
+                        entered the block; 0: not known, or the block has a stack */
     long place;
     unsigned how;          /* enum noted */
     uint64_t call;         /* the number of the call of its thread that returned it; see
                               lock_note_frame */
     int handed_over;       /* it took over the grant of a lock that was dropped */
-    struct losing *losing; /* the mailboxes that get a number when the lock is lost */
-    PyObject *weak;        /* references */
+    struct losing *losing; /* the mailbox that gets a number when the lock is lost; NULL: none */
+    PyObject *weak;        /* the list of weak references to it */
     lock *below;           /* the lock that its Locking held before this one, or NULL */
     lock *next, **prev;
     size_t hash; /* of the key */
@@ -110,7 +114,7 @@ unsigned fork_generation(void);
 enum { RAISED = 1 }; /* returned instead of a code of the library: an exception is set */
 /* Raises the exception of this code. Returns NULL. The key may be NULL. */
 PyObject *raise_code(int code, const hf_error *err, PyObject *key);
-/* Takes over the reference to the text; NULL: an exception is set already. */
+/* raise_object takes over the reference to the text (NULL: an exception is set already). */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
 /* Objects of holdfast._errors. */
@@ -123,15 +127,16 @@ PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 /* ---- caller.c ---- */
 
 int callers_begin(void);     /* 0; -1 and an exception */
-uint64_t this_thread(void);  /* returns the thread's number; unlike Python's number, no later thread
-                                gets it, too */
+uint64_t this_thread(void);  /* returns the thread's number, which, unlike Python's, no later thread
+                                gets */
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
-/* Returns a weak reference to the ExitStack whose code, contextlib's, this frame runs: it enters a
-   block in one frame and leaves it in another. The reference is to its callbacks, which pop_all()
-   moves to another stack. NULL, without an exception: the frame runs other code, or is NULL. An
-   object has only one weak reference without a callback, so they can be compared. */
+/* If the frame runs a method of an ExitStack, returns a weak reference that identifies the stack,
+   which enters a block in one frame and leaves it in another. The reference is to the stack's
+   callbacks, because pop_all() moves those to another stack. Returns NULL, without an exception, if
+   the frame runs other code or is NULL. An object has at most one weak reference without a
+   callback, so references to the same stack are the same pointer. */
 PyObject *stack_of_frame(PyObject *frame);
 /* Returns which code this thread runs: its own function, a job of a pool, or a greenlet. -1: there
  * is an exception. */
@@ -206,11 +211,12 @@ lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by);
 int lock_begin(lock *to, hf_lock *l);
 /* Makes `to` share the grant of `held`. */
 void lock_nest(lock *to, lock *held);
-/* Returns a lock of the key that the caller may acquire once more, or NULL. */
+/* Returns the lock by which this caller holds the key already, and whose grant one more lock may
+   share; NULL: there is none. */
 lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *by);
-/* Returns whether a wait without a limit for the key would wait for its own caller: 0; HF_RECURSIVE
-   and *ret_why; HF_CANCELED: the store was closed meanwhile; RAISED. `sits`: the wait blocks its
-   thread. */
+/* Checks whether a wait without a limit for the key would wait for its own caller. Returns 0: it
+   wouldn't; HF_RECURSIVE: it would, and *ret_why says why; HF_CANCELED: the store was closed
+   meanwhile; RAISED. `sits`: the wait blocks its thread. */
 int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const caller *by, int sits,
                           const char **ret_why);
 /* Releases the lock. `raised`: the exception that its block ends with, which gets a note of a loss;
@@ -265,8 +271,9 @@ void lock_release_later(lock *to);
 
 struct waiting {
     hf_wait *w;
-    pthread_mutex_t mu; /* what follows */
-    int told, abandoned;
+    pthread_mutex_t mu; /* protects what follows */
+    int told;           /* 1: the library has reported the result */
+    int abandoned;      /* 1: no code takes the result any more */
     int unwanted; /* the store is being closed: a grant is released, and the wait's end is still
                      reported */
     int code;
@@ -282,20 +289,23 @@ struct waiting {
     store *store;
 };
 
-/* An eventfd, closed on exec and above 2: what the program prints while its standard output is
-   closed would land in it. -1 and errno: none. */
+/* Makes an eventfd that is closed on exec and above 2: if the program's standard output is closed,
+   what it prints must not land there. Returns -1 and errno if that fails. */
 int event_fd(void);
-/* Starts a wait (once: keep_ms as asked). Returns 0 or the reason why it can't be started. */
+/* Starts a wait for the key, or for its event (`once`). Returns 0, or the code if it can't be
+   started. */
 int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, box *to, uint64_t id,
                   waiting **ret, hf_error *err);
 /* Waits until the result is there. Returns 0; -1, with an exception: the wait was abandoned. */
 int waiting_sit(waiting *w);
 void waiting_abandon(waiting *w);
-void waiting_free(waiting *w); /* told, and nobody's */
+void waiting_free(waiting *w); /* called once the result is there, when no code refers to the wait
+                                  any more */
 /* Frees the oldest abandoned waits, up to the first whose result isn't there yet. */
 void waiting_reap(store *s);
-/* Called when the store is being closed, which leaves detached waits alone. Returns what such waits
-   have brought, for the caller to release and free. What they bring later is released at once. */
+/* Called when the store is being closed, which doesn't cancel detached waits. Returns the grants
+   that such waits have got so far, for the caller to release, and to free the list. Grants that
+   they get later are released at once. */
 hf_lock **waits_closed(store *s, size_t *ret_n);
 void box_push(box *b, uint64_t id);
 box *box_of(PyObject *mailbox); /* returns one more reference, by which the library may push; or
@@ -303,7 +313,8 @@ box *box_of(PyObject *mailbox); /* returns one more reference, by which the libr
 void box_drop(box *b);
 PyObject *wait_blank(store *s, PyObject *key, const asked *a, int once);
 void wait_begin(PyObject *wait, waiting *w);
-PyObject *once_tuple(lock *held, const hf_once *once); /* takes over the lock, or NULL */
+PyObject *once_tuple(lock *held, const hf_once *once); /* takes over the reference to the lock,
+                                                          which may be NULL */
 extern PyType_Spec wait_spec, box_spec;
 
 /* ---- look.c ---- */

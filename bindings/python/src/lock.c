@@ -28,7 +28,7 @@ lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by)
         if (by) caller_drop(by);
         return NULL;
     }
-    PyObject_GC_UnTrack(to); /* nobody finds it before it is whole */
+    PyObject_GC_UnTrack(to); /* the garbage collector must not see it before it is complete */
     Py_INCREF(s);
     Py_INCREF(key);
     to->store = s;
@@ -76,8 +76,8 @@ void lock_nest(lock *to, lock *held)
 
 static int dead(const lock *l) { return l->generation != fork_generation(); }
 
-/* Takes the grant out of the lock; from here on it is the caller's alone. NULL: the lock was
-   released already, or its store was closed. */
+/* Takes the grant out of the lock object, and waits until other threads don't use it any more.
+   Returns NULL if the lock was released already, or its store was closed. */
 static hf_lock *take(lock *l)
 {
     hf_lock *held = l->l;
@@ -211,7 +211,7 @@ static PyObject *lock_release(lock *l, PyObject *unused)
 
 static PyObject *lock_exit(lock *l, PyObject *args)
 {
-    if (l->ended) Py_RETURN_NONE; /* inside */
+    if (l->ended) Py_RETURN_NONE; /* released inside the block */
     return lock_leave_block(l, raised_of(args));
 }
 
@@ -287,7 +287,7 @@ static PyObject *lock_show(lock *l, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
-/* _finish(result): the event is done */
+/* _finish(result): marks the event as done, which releases the lock */
 static PyObject *lock_finish(lock *l, PyObject *args)
 {
     PyObject *result, *bytes;
@@ -389,8 +389,8 @@ static PyObject *lock_owner(lock *l, void *unused)
     return l->owner;
 }
 
-/* Asks the store where that takes no request, because a grant that was broken may not have been
-   noticed yet. */
+/* Returns for how long the holder may believe, in ms. Asks the store first, if that takes no
+   request to a server: a break by an operator may not have been noticed yet. */
 static int64_t left_ms(lock *l)
 {
     int rc = 0;
@@ -454,7 +454,7 @@ static PyObject *lock_repr(lock *l)
 static void drop(lock *l)
 {
     store *s = l->store;
-    if (dead(l)) { /* the parent has it */
+    if (dead(l)) { /* the lock is the parent's, from before a fork */
         if (l->prev) lock_delist(l);
         l->l = NULL;
         return;
@@ -465,19 +465,20 @@ static void drop(lock *l)
             return;
         }
         if (l->losing) hf_on_lost(l->l, NULL, NULL);
-        l->losing = NULL; /* which may be being called just now */
+        l->losing = NULL; /* not freed: the callback may be running */
         take(l);
         return;
     }
     if (!l->handed_over) lock_complain(l);
     lock *to = lock_successor(l);
-    if (!l->l) { /* the store was closed by what handles warnings */
+    if (!l->l) { /* code that handles the warning has closed the store */
         Py_XDECREF(to);
         return;
     }
     s->users++;
     hf_lock *held = end(l);
-    int later = held && to && !lock_begin(to, held); /* without memory it is released */
+    int later = held && to && !lock_begin(to, held); /* lock_begin releases the grant if memory runs
+                                                        out */
     if (held && !to) {
         Py_BEGIN_ALLOW_THREADS hf_release(held, NULL);
         Py_END_ALLOW_THREADS

@@ -1,10 +1,10 @@
 /*
  * locking.c - the type Locking, which store.lock(key, **options) makes: a `with` block. What it
- * does in an `async with` is in holdfast/_locks.py. One object may serve any number of threads and
- * tasks, at the same time if the key admits several holders, and one caller more than once
- * (recursive=True); a lock that was lost may be there beside the next one. So it has a chain of
- * locks: those of blocks, which only the end of the same block takes off, and those of acquire(),
- * which any thread may release, as it may a threading.Lock.
+ * does in an `async with` is in holdfast/_locks.py. Several threads and tasks may use one object:
+ * at the same time if the key admits several holders, and one caller several times
+ * (recursive=True). A lock that was lost may still be there beside the next one. So an object has a
+ * chain of locks. Only the end of a block takes the block's lock off. A lock of acquire() may be
+ * released by any thread, as a threading.Lock may.
  */
 #include "ext.h"
 
@@ -37,7 +37,7 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options)
     return (PyObject *)to;
 }
 
-/* The reference is given away. */
+/* Puts the lock onto the chain, which takes over the caller's reference. */
 static void push(struct locking *g, lock *held)
 {
     held->below = g->held;
@@ -56,7 +56,7 @@ static lock *take_off(struct locking *g, lock *is)
 
 /* Returns the frame that enters the block, a borrowed reference. NULL: no Python code runs, as in a
    thread that runs __enter__ itself; or the frame isn't needed to tell the block from others of the
-   object, because there is no other. To look at it costs a tenth of a block. */
+   object, because there is no other. To find the frame costs a tenth of the time of a block. */
 static PyObject *frame_to_note(const struct locking *g)
 {
     int alone = !g->asked ||
@@ -64,10 +64,11 @@ static PyObject *frame_to_note(const struct locking *g)
     return alone && !g->held ? NULL : (PyObject *)PyEval_GetFrame();
 }
 
-/* Returns how surely the block that this caller leaves in this stack or frame has the lock; 0: by
-   nothing. Any caller may close an ExitStack, which ends its own block. A generator may be left by
-   another thread than entered it, and what a program wrote in the place of an ExitStack in another
-   frame. Of equal ones the last is left first. */
+/* Returns how likely it is that the block which this caller leaves, in this stack or frame, holds
+   the lock. 5: its ExitStack is left, which any caller may close; 4: same caller and frame; 3: same
+   caller, as if a class like ExitStack leaves the block in another frame; 2: same frame, as if
+   another thread leaves a generator; 1: it isn't known which code entered the lock's block; 0: it
+   is another block's. Of equally likely locks, the one that was put last is taken. */
 static int likeness(const lock *l, const caller *by, PyObject *stack, PyObject *frame)
 {
     if (stack && l->stack == stack) return 5;
@@ -76,9 +77,9 @@ static int likeness(const lock *l, const caller *by, PyObject *stack, PyObject *
     return here ? 2 : !l->frame && !l->stack;
 }
 
-/* Takes off the lock of the block that is being left (frame: NULL: by the running one). Returns its
-   reference; NULL, perhaps with an exception: there is none, or it isn't known which of several it
-   is. */
+/* Takes the lock of the block that is being left off the chain. `frame`: the frame that leaves the
+   block; NULL: the running one. Returns the chain's reference; NULL: the chain is empty, or there
+   is an exception, as if it isn't known which of several locks is meant. */
 static lock *pop_block(struct locking *g, PyObject *frame)
 {
     lock *best = NULL;
@@ -97,8 +98,9 @@ static lock *pop_block(struct locking *g, PyObject *frame)
             most = like;
         }
     }
-    /* Python code that ran above (the loop's, a finalizer) may have left blocks of this object, as
-       what the next lines free may. So the lock is taken off between them. */
+    /* The calls above may run Python code (of the event loop, of a finalizer) that leaves blocks of
+       this object, and so may the lines below that give up references. No Python code runs while
+       the lock is chosen and taken off. */
     lock *is = n > 1 && !most ? NULL : best ? best : g->held;
     if (is) take_off(g, is);
     Py_XDECREF(stack);
@@ -112,9 +114,9 @@ static lock *pop_block(struct locking *g, PyObject *frame)
     return is;
 }
 
-/* Returns a reference to the lock that release() ends: of this caller the one that it acquired
-   last; else the oldest that acquire() brought. A block's lock is ended by no other caller, and
-   stays on the chain until the block is left. NULL: an exception. */
+/* Returns a reference to the lock that release() ends: the one that this caller acquired last; if
+   it has none, the oldest lock of acquire(). Only its own caller ends the lock of a block, which
+   stays on the chain until the block is left. NULL: there is an exception. */
 static lock *pick_to_release(struct locking *g)
 {
     lock *mine = NULL, *oldest = NULL, *others = NULL;
@@ -145,7 +147,8 @@ static lock *pick_to_release(struct locking *g)
     return is;
 }
 
-/* frame: NULL: not known */
+/* Puts the lock of a block onto the chain. `frame`: the frame that enters the block; NULL: not
+   known. */
 static void push_block(struct locking *g, lock *held, PyObject *frame)
 {
     held->touched = held->of_block = 1;
@@ -171,15 +174,15 @@ static PyObject *locking_exit(struct locking *g, PyObject *args)
     if (!held) Py_RETURN_NONE;
     PyObject *ret = Py_None;
     if (held->ended)
-        Py_INCREF(ret); /* inside */
+        Py_INCREF(ret); /* released inside the block */
     else
         ret = lock_leave_block(held, raised_of(args));
     Py_DECREF(held);
     return ret;
 }
 
-/* Returns the options with this limit; -1: the limit of lock(). NULL, with an exception: it is no
-   limit. */
+/* Fills *now with the options of this object, and with the time limit `timeout` (None or -1: that
+   of lock()). Returns `now`; NULL, with an exception: `timeout` is no time limit. */
 static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject *timeout)
 {
     if (g->asked)
@@ -216,7 +219,7 @@ static int no_others(struct locking *g, PyObject *kwargs)
     return 0;
 }
 
-/* _no_others(**kwargs) */
+/* _no_others(**kwargs): raises TypeError for an argument that acquire() doesn't have */
 static PyObject *locking_no_others(struct locking *g, PyObject *args, PyObject *kwargs)
 {
     (void)args;
@@ -272,7 +275,8 @@ static PyObject *locking_release(struct locking *g, PyObject *unused)
     return ret;
 }
 
-/* _try(blocking=True, timeout=-1) -> Lock or None: without waiting for a server */
+/* _try(blocking=True, timeout=-1) -> Lock or None: acquires the key if that needs no wait for a
+   server or for a holder */
 static PyObject *locking_try(struct locking *g, PyObject *args)
 {
     PyObject *timeout = Py_None, *first = NULL;
@@ -284,7 +288,8 @@ static PyObject *locking_try(struct locking *g, PyObject *args)
     return store_try_asked(g->store, g->key, &now);
 }
 
-/* _start(blocking, timeout, mailbox, id) -> Wait */
+/* _start(blocking, timeout, mailbox, id) -> Wait: starts a wait that puts the id into the
+   mailbox */
 static PyObject *locking_start(struct locking *g, PyObject *args)
 {
     PyObject *mailbox, *timeout;
@@ -297,7 +302,8 @@ static PyObject *locking_start(struct locking *g, PyObject *args)
     return store_start_asked(g->store, g->key, &now, mailbox, id, 0);
 }
 
-/* _push(Lock, frame): the block of this frame is entered; None: acquire() has brought the lock */
+/* _push(Lock, frame): puts the lock of the block that this frame enters onto the chain; frame None:
+   a lock of acquire() */
 static PyObject *locking_push(struct locking *g, PyObject *args)
 {
     PyObject *held, *frame;
@@ -316,7 +322,7 @@ static PyObject *locking_push(struct locking *g, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* _pop(frame) -> Lock or None: the block of this frame is left */
+/* _pop(frame) -> Lock or None: takes the lock of the block that this frame leaves off the chain */
 static PyObject *locking_pop(struct locking *g, PyObject *frame)
 {
     lock *held = pop_block(g, frame);
@@ -325,7 +331,7 @@ static PyObject *locking_pop(struct locking *g, PyObject *frame)
     Py_RETURN_NONE;
 }
 
-/* _pick() -> Lock: what release() ends */
+/* _pick() -> Lock: the lock that release() ends */
 static PyObject *locking_pick(struct locking *g, PyObject *unused)
 {
     (void)unused;

@@ -1,7 +1,7 @@
 /*
- * look.c - looking at a store: rows are copied without the GIL, and made tuples of with it. The
- * type Watch: hf_watch on a thread of its own, in C, so that an iteration can be interrupted and
- * nothing has to wait for the interpreter.
+ * look.c - peek, list and watch: rows are copied without the GIL, and turned into tuples with it.
+ * The type Watch runs hf_watch in a thread that never takes the GIL. So a signal can interrupt an
+ * iteration, and the thread never waits for the interpreter.
  */
 #include "ext.h"
 
@@ -138,13 +138,14 @@ PyObject *store_list(store *s, PyObject *args)
 
 struct watching {
     PyObject_HEAD store *store;
-    watching *next, **prev; /* of the store; under the GIL. prev NULL: it is over */
+    watching *next, **prev; /* in the list of the store, under the GIL; prev NULL: the watch has
+                               ended */
     pthread_t thread;
     hf *h;
     char *prefix;
     int fd; /* readable while there is something to take */
     unsigned generation;
-    pthread_mutex_t mu; /* what follows */
+    pthread_mutex_t mu; /* protects what follows */
     struct seen_list list;
     int stop, over, code;
     hf_error err;
@@ -208,7 +209,8 @@ PyObject *store_watch(store *s, PyObject *args)
         return NULL;
     }
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread blocks signals, so that the
+                                                    program's threads get them */
     int rc = w->fd < 0 || !w->prefix ? errno : pthread_create(&w->thread, NULL, watch_on, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     store_leave(s);
@@ -257,7 +259,8 @@ void watching_forget_all(store *s)
     s->watches = NULL;
 }
 
-/* take() -> [what was seen]; raises what ended it, StopIteration if somebody stopped it */
+/* take() -> the rows that came since the last call; if none is left and the watch has ended, raises
+   its error, or StopIteration if it was stopped */
 static PyObject *watch_take(watching *w, PyObject *unused)
 {
     struct seen_list list;
@@ -279,7 +282,7 @@ static PyObject *watch_take(watching *w, PyObject *unused)
     return NULL;
 }
 
-/* wait(): until there is something to take */
+/* wait(): waits until take() has rows to return or an exception to raise */
 static PyObject *watch_wait(watching *w, PyObject *unused)
 {
     (void)unused;

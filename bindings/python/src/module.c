@@ -79,10 +79,10 @@ static PyObject *options(PyObject *self, PyObject *unused)
 
 enum { STORE, LOCK, LOCKING, WAIT, BOX, WATCH, TYPES };
 
-/* The module's own types, made once: it may be imported again. */
+/* The types of this module, made once, because the module may be imported again. */
 static PyTypeObject *base[TYPES];
 
-/* _use(Lock, Locking): what a store makes from now on, of subclasses */
+/* _use(Lock, Locking): sets the subclasses whose objects a store makes from now on */
 static PyObject *use(PyObject *self, PyObject *args)
 {
     PyObject *of[2];

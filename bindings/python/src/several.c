@@ -1,13 +1,14 @@
 /*
  * several.c - the ends of blocks that hold more than a lock: the locks of several keys; an event.
  *
- * Each end is one call of C's. A signal handler of Python's, and so a KeyboardInterrupt, runs
- * before it or after it. If a release fails, the handler may also run where that exception is made:
- * the other locks are released nevertheless.
+ * Each end is one call of a C function. So a Python signal handler, which may raise
+ * KeyboardInterrupt, runs before or after it. If a release fails, a handler may also run while that
+ * exception is made; the other locks are released nevertheless.
  */
 #include "ext.h"
 
-/* What is raised, if anything: the last exception, whose context is the one before. */
+/* The exception to be raised; NULLs: there is none. Of several it is the last, whose context is the
+   one before. */
 struct raised {
     PyObject *type, *value, *trace;
 };
@@ -40,7 +41,8 @@ static void ended(PyObject *result, struct raised *all)
     Py_XDECREF(result);
 }
 
-/* Calls this method of each lock of the list, of the last one first, whatever the others raise. */
+/* Calls this method of each lock of the list, from the last to the first, even if some of the calls
+   raise. */
 static PyObject *call_each(PyObject *list, const char *method, PyObject *args)
 {
     struct raised all = {NULL, NULL, NULL};

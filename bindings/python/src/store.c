@@ -87,7 +87,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         goto out;
     }
     if (warns && PyErr_WarnEx(PyExc_RuntimeWarning, warning, 4)) {
-        hf_close(h); /* a warning of the third caller, open's, is an error in this program */
+        hf_close(h); /* the program has warnings raised as exceptions */
         goto out;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -113,7 +113,7 @@ static void shut(store *s)
         if (w->w) hf_wait_cancel(w->w);
     Py_BEGIN_ALLOW_THREADS hf_close_begin(s->h);
     Py_END_ALLOW_THREADS while (s->users)
-    { /* each of them ends soon: none waits for a key */
+    { /* each of these calls ends soon, because none waits for a key */
         struct timespec little = {0, 1000000};
         Py_BEGIN_ALLOW_THREADS nanosleep(&little, NULL);
         Py_END_ALLOW_THREADS
@@ -229,7 +229,7 @@ static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, h
         l = w->lock;
         if (once) *once = w->once;
         waiting_free(w);
-        if (rc ? rc == HF_CANCELED && s->closing : !s->h) { /* closed: a lock was given back */
+        if (rc ? rc == HF_CANCELED && s->closing : !s->h) { /* closing released the lock */
             err->text[0] = 0;
             return HF_CANCELED;
         }

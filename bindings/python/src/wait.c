@@ -1,6 +1,7 @@
 /*
- * wait.c - acquisitions that go on: told on a thread of the library, which leaves word in a
- * structure in C (see ext.h). The types Wait, and Mailbox, where many of them leave word.
+ * wait.c - acquisitions under way. A thread of the library writes the result into a C structure
+ * (see ext.h). The types: Wait, and Mailbox, which collects the ids of many waits whose results are
+ * there.
  */
 #include "ext.h"
 
@@ -16,11 +17,12 @@
 
 /* ---- mailboxes ---- */
 
-/* Numbers of what has happened; the descriptor is readable while there are any. */
+/* A mailbox: the ids of waits that have a result and of locks that were lost, until they are taken.
+   The descriptor is readable while there are any. */
 struct box {
     pthread_mutex_t mu;
     int fd;
-    int refs; /* the object's, and those of everything that may still push; under mu */
+    int refs; /* of the Mailbox object, and of each wait and lock that may still push; under mu */
     uint64_t *ids;
     size_t n, cap; /* there is room for one push of each reference */
 };
@@ -112,7 +114,8 @@ static PyObject *box_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void box_dealloc(struct box_object *o)
 {
     PyTypeObject *type = Py_TYPE(o);
-    /* The parent's may have been locked at the moment of the fork. */
+    /* A mailbox from before a fork isn't touched: a thread of the parent may have had its mutex
+       locked. */
     if (o->box && o->generation == fork_generation()) box_drop(o->box);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(o);
@@ -167,7 +170,9 @@ static void told(void *arg, int code, hf_lock *held, const hf_error *err)
     pthread_mutex_lock(&w->mu);
     w->told = 1;
     box *b = w->abandoned ? NULL : w->box;
-    if (b) box_push(b, w->id); /* under the mutex: the thread that abandons it drops the box */
+    if (b)
+        box_push(b, w->id); /* under the mutex, because a thread that abandons the wait gives up
+                               the reference to the box */
     sem_post(&w->sem);
     pthread_mutex_unlock(&w->mu);
 }
@@ -207,7 +212,7 @@ int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, bo
     w->next = s->waits;
     if (w->next) w->next->prev = &w->next;
     s->waits = w;
-    if (s->closing) hf_wait_cancel(w->w); /* close() has been here while the GIL was away */
+    if (s->closing) hf_wait_cancel(w->w); /* close() ran while this thread didn't have the GIL */
     *ret = w;
     return 0;
 }
@@ -230,7 +235,8 @@ void waiting_free(waiting *w)
 {
     hf_wait *pending = w->w;
     unlink_wait(w);
-    Py_BEGIN_ALLOW_THREADS hf_wait_free(pending); /* told: it is about to return, or has */
+    Py_BEGIN_ALLOW_THREADS hf_wait_free(pending); /* the callback was called: it has returned, or is
+                                                     about to */
     Py_END_ALLOW_THREADS box_drop(w->box);
     pthread_mutex_destroy(&w->mu);
     sem_destroy(&w->sem);
@@ -272,8 +278,8 @@ void waiting_abandon(waiting *w)
     }
 }
 
-/* Waits a little. Returns 0 if the result is there. Signals come to any thread, but Python handles
-   them in the first one only. */
+/* Waits for the result: in the main thread for 0.1 s only, because only there Python handles
+   signals; in other threads until it is there. Returns 0 if the result is there. */
 static int sleep_a_little(waiting *w)
 {
     struct timespec until;
@@ -352,7 +358,7 @@ void wait_begin(PyObject *wait, waiting *w) { ((struct wait_object *)wait)->w = 
    (without a text: the store is closed), or RAISED. */
 static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
 {
-    int open = s->h != NULL; /* else closing it has given back what there was */
+    int open = s->h != NULL; /* 0: closing the store has released what the wait was granted */
     int rc = w->code;
     hf_lock *held = w->lock;
     *err = w->err;
@@ -371,7 +377,7 @@ static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
     return rc;
 }
 
-/* take() -> Lock, or for an event the tuple; None: not told yet */
+/* take() -> Lock, or for an event the tuple; None: there is no result yet */
 static PyObject *wait_take(struct wait_object *o, PyObject *unused)
 {
     (void)unused;
