@@ -1,6 +1,6 @@
 /*
- * acquire.c - getting a lock: at once where that takes no request, else by a pending wait, which
- * costs no thread.
+ * acquire.c - acquires a lock: at once if that takes no request to a server, else by a wait of the
+ * library, which takes no thread for each wait.
  */
 #include "addon.h"
 
@@ -26,7 +26,7 @@ static napi_value js_try(napi_env env, napi_callback_info info)
     bool once = want.o.wait_ms == 0;
     /* All JavaScript runs in one thread. To the library, a task that requests a key which another
        task holds looks like one caller that asks twice. Only lib/within.js, or an owner, can tell
-       them apart, so such requests go another way, which doesn't compare threads. That way also
+       them apart. So such requests are made by js_start, which doesn't compare threads. It also
        reports a wait that is too long for the library. */
     if (want.o.owner || want.o.wait_ms > DAY_MS) return number(env, 0);
     hf_lock *l;
@@ -69,7 +69,7 @@ static void done(void *arg, int code, hf_lock *l, const hf_error *err)
 }
 
 /* Ends the waits of a store that is being closed. hf_close doesn't touch detached requests. But
-   their results will not be delivered any more, so what they have brought, or bring later, is
+   their results will not be delivered any more, so a grant that they have got, or get later, is
    released. */
 void waits_closed(struct store *s)
 {

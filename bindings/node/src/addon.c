@@ -125,7 +125,7 @@ static napi_value js_pending(napi_env env, napi_callback_info info)
 
 /* ---- beginning and end ---- */
 
-/* Returns the addon's data for this thread's environment. */
+/* The addons of this thread's environment: a list. */
 static _Thread_local struct addon *here;
 
 /* Releases all locks and closes all stores. No store can be opened after that. */
@@ -136,8 +136,8 @@ static void end(struct addon *a)
     a->ended = true;
 }
 
-/* The listener of the event 'exit', because process.exit() runs no cleanup hooks. Also called for a
-   signal. */
+/* Ends all addons of this environment: called as the listener of the event 'exit', because
+   process.exit() runs no cleanup hooks, and for a signal. */
 static napi_value js_end(napi_env env, napi_callback_info info)
 {
     (void)env;

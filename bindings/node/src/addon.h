@@ -8,8 +8,8 @@
  * names stores, locks, waits and streams by numbers (ids), which are checked at each call; nothing
  * here is freed by the garbage collector.
  *
- * Threads: everything of this file belongs to the environment's own thread, but where it says
- * otherwise. What other threads have to tell is an event, posted to that thread (post).
+ * Threads: only the environment's own thread uses what this file declares, except where a comment
+ * says otherwise. Other threads report by events, which they post to that thread (post).
  */
 #ifndef HF_NODE_ADDON_H
 #define HF_NODE_ADDON_H
@@ -27,10 +27,10 @@ struct lock;
 
 enum kind { KIND_STORE, KIND_LOCK, KIND_WAIT, KIND_STREAM };
 
-/* What an id names; the first member of each of those. */
+/* What an id names: the first member of struct store, lock, wait and stream. */
 struct object {
     enum kind kind;
-    double id; /* 0: none (any more) */
+    double id; /* 0: it has no id yet, or no longer */
 };
 
 /* A message from another thread. It is posted once. Then it is either delivered, or dropped when
@@ -49,7 +49,8 @@ struct addon {
     napi_env env;
     napi_threadsafe_function tell;
     struct addon *next; /* of the same environment */
-    unsigned pending;   /* while there are any the process stays alive */
+    unsigned pending;   /* how many calls, waits and streams are under way; while there are any, the
+                           process stays alive */
     struct store *stores;
     struct slot *slots;
     uint32_t n_slots, free_slot;
@@ -66,7 +67,8 @@ struct store {
     bool instant;  /* its requests never go over a network, so they are made in the calling
                       thread */
     bool closing;
-    uint64_t looks; /* tries that found the key held before a wait: no request was refused */
+    uint64_t looks; /* attempts that found the key held and were followed by a wait: stats takes
+                       them off `busy` */
     unsigned refs;  /* waits, locks, jobs and streams that point here, and the open store itself */
     struct lock *locks;
     struct wait *waits;
@@ -93,9 +95,9 @@ struct lock {
     hf_lock *l;          /* NULL: released, or the store is closed */
     unsigned busy;       /* jobs that use it */
     struct job *release; /* waits until it isn't busy */
-    napi_ref on_lost;    /* NULL: nobody listens */
-    struct event lost;   /* told by a library thread */
-    bool lost_posted;    /* atomic; stays */
+    napi_ref on_lost;    /* NULL: no callback is registered */
+    struct event lost;   /* the event of its loss, posted by a thread of the library */
+    bool lost_posted;    /* atomic; true from then on */
     bool lost_done;      /* the event has been delivered */
 };
 
@@ -129,9 +131,9 @@ struct job {
     void (*work)(struct job *job);
     /* What the promise is resolved with; NULL: undefined. */
     napi_value (*result)(struct addon *a, struct job *job);
-    napi_deferred deferred; /* NULL: nobody waits for it */
+    napi_deferred deferred; /* NULL: the job has no promise */
     const char *doing;      /* for errors; NULL: "close" */
-    bool gives_back;        /* it ends the lock, which closing the store does, too */
+    bool gives_back;        /* the job releases its lock, as closing the store does */
     bool lost;              /* the lock was over already when the store was closed */
     int code;
     hf_error err;
@@ -157,7 +159,8 @@ struct wanted {
 /* addon.c */
 bool enroll(struct addon *a, struct object *object, enum kind kind); /* false: no memory */
 void strike(struct addon *a, struct object *object);
-struct object *named(struct addon *a, napi_value id, enum kind kind); /* NULL: not there */
+struct object *named(struct addon *a, napi_value id, enum kind kind); /* NULL: the id names no such
+                                                                         object */
 void post(struct addon *a, struct event *e);                          /* any thread */
 void pend(struct addon *a);
 void unpend(struct addon *a);

@@ -1,7 +1,7 @@
 /*
- * jobs.c - calls that may block (they go to a server, or to a disk), on threads of the store's own:
- * a server that doesn't answer must hold up neither the event loop nor libuv's few threads, which
- * files and names are waited for with.
+ * jobs.c - makes calls that may block (requests to a server, or writes to a disk) in threads of
+ * each store. A server that doesn't answer must delay neither the event loop nor libuv's few
+ * threads, which Node uses for files and name lookups.
  */
 #include "addon.h"
 
@@ -12,7 +12,8 @@
 
 enum { THREADS = sizeof((struct store *)0)->threads / sizeof(pthread_t) };
 
-/* Signals are the main thread's. */
+/* Starts a thread that blocks all signals, so that the program's own threads get them. Returns 0 or
+   an errno. */
 int start_thread(pthread_t *thread, void *(*body)(void *), void *arg)
 {
     sigset_t all, before;
@@ -45,7 +46,7 @@ static void *worker(void *arg)
     while ((job = next_job(s))) {
         pthread_mutex_unlock(&s->mu);
         job->work(job);
-        post(s->addon, &job->event); /* it is gone now */
+        post(s->addon, &job->event); /* the job may be freed from here on */
         pthread_mutex_lock(&s->mu);
     }
     pthread_mutex_unlock(&s->mu);
@@ -82,7 +83,7 @@ void job_closed(struct job *job)
 {
     const char *why = job->lost ? "lost before the store was closed" : "the store is closed";
     const char *quote = *job->key ? "'" : "", *space = *job->key ? " " : "";
-    if (job->gives_back && !job->lost) return; /* which closing does */
+    if (job->gives_back && !job->lost) return; /* closing the store releases the lock */
     job->code = job->lost ? HF_LOST : HF_CANCELED;
     snprintf(job->err.text, sizeof job->err.text, "%s%s%s%.100s%s: %s",
              job->doing ? job->doing : "close", space, quote, job->key, quote, why);

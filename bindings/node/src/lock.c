@@ -1,5 +1,5 @@
 /*
- * lock.c - a lock's life: renewed, asked for, lost, given back.
+ * lock.c - a lock from its grant to its end: renewal, questions about it, its loss, its release.
  */
 #include "addon.h"
 
@@ -65,7 +65,8 @@ void lock_unbusy(struct job *job)
     } else if (!--lock->busy && release) {
         if (lock->store->closing) job_closed(release);
         if (lock->store->closing)
-            job_deliver(lock->store->addon, &release->event); /* given back by that */
+            job_deliver(lock->store->addon, &release->event); /* closing the store has released the
+                                                                 lock */
         else
             job_start(release);
     }
@@ -129,7 +130,8 @@ static napi_value js_release(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* (lock, result | undefined, keepMs) */
+/* (lock, result | undefined, keepMs) Marks the event as done, or, without a result, releases the
+   lock. Returns a promise. */
 static napi_value js_finish(napi_env env, napi_callback_info info)
 {
     napi_value argv[3], promise = NULL;
@@ -184,7 +186,7 @@ static napi_value use(napi_env env, napi_callback_info info, const char *doing,
     return promise;
 }
 
-/* (lock, leaseMs) */
+/* (lock, leaseMs) Renews the lock. Returns a promise. */
 static napi_value js_renew(napi_env env, napi_callback_info info)
 {
     return use(env, info, "renew", renew_work);
@@ -220,7 +222,7 @@ static napi_value js_owner(napi_env env, napi_callback_info info)
 }
 
 /* (lock) Returns how long the holder may believe; 0: released; Infinity: as long as this process
-   lives. The store is asked where that takes no request, because a grant that was broken may not
+   lives. Asks the store first, if that takes no request to a server: a break by an operator may not
    have been noticed yet. */
 static napi_value js_left(napi_env env, napi_callback_info info)
 {

@@ -1,5 +1,5 @@
 /*
- * store.c - opening and closing a store, and what is asked of it as a whole.
+ * store.c - opens and closes a store, and makes the calls about a store as a whole.
  */
 #include "addon.h"
 
@@ -36,7 +36,7 @@ static void close_now(struct store *s)
     jobs_end(s);
     for (size_t i = 0; i < s->n_brought; i++) {
         int rc = hf_release(s->brought[i], NULL);
-        /* the store doesn't answer; what is left ends by its lease */
+        /* the store doesn't answer: the other grants end by their leases */
         if (rc && rc != HF_LOST) break;
     }
     hf_close(s->h);
@@ -96,7 +96,7 @@ static void *end_body(void *store)
 }
 
 /* Closes all stores, because the process or the environment ends: side by side, because each server
-   that doesn't answer takes its time. Frees nothing, and makes no call of Node's. */
+   that doesn't answer takes its time. Frees nothing, and calls no function of Node. */
 void stores_leave(struct addon *a)
 {
     for (struct store *s = a->stores; s; s = s->next) {
@@ -238,7 +238,8 @@ static napi_value js_open(napi_env env, napi_callback_info info)
         job_start(job);
         return promise;
     }
-    /* The exception is the answer: no code has the promise. */
+    /* The caller gets the exception, and no code gets the promise, which is settled only to free
+       it. */
     unpend(a);
     napi_value undefined, exception;
     napi_get_and_clear_last_exception(env, &exception);
@@ -263,7 +264,7 @@ static napi_value js_url(napi_env env, napi_callback_info info)
     return s ? text(env, hf_store_url(s->h)) : NULL;
 }
 
-/* (store): a text, or null */
+/* (store) Returns the store's warning, a text; null: there is none. */
 static napi_value js_warning(napi_env env, napi_callback_info info)
 {
     napi_value argv[1], ret = NULL;

@@ -1,6 +1,6 @@
 /*
- * stream.c - what list and watch show, one after the other, by a thread of its own. It stops while
- * JavaScript has AHEAD that it hasn't taken yet.
+ * stream.c - passes on the rows that list and watch show. Each stream has a thread of its own,
+ * which pauses while JavaScript hasn't taken AHEAD of the rows yet.
  */
 #include "addon.h"
 
@@ -10,7 +10,7 @@
 enum { AHEAD = 1024 };
 
 struct stream {
-    struct event event; /* of its end */
+    struct event event; /* posted when the stream has ended */
     struct object object;
     struct stream *next, **prev;
     struct store *store;
@@ -18,7 +18,7 @@ struct stream {
     bool watches;
     int code;
     hf_error err;
-    pthread_mutex_t mu; /* of these two */
+    pthread_mutex_t mu; /* protects `ahead` and `stop` */
     pthread_cond_t taken;
     unsigned ahead;
     bool stop;
@@ -78,7 +78,7 @@ static void end_deliver(struct addon *a, struct event *e)
     store_unref(s);
 }
 
-/* Posts what was seen. Runs on the stream's thread. */
+/* Posts a row that was seen. Runs on the stream's thread. */
 static int see(void *arg, const hf_info *info)
 {
     struct stream *stream = arg;
@@ -108,7 +108,7 @@ static void *stream_body(void *arg)
     int rc =
         (stream->watches ? hf_watch : hf_list)(s->h, stream->prefix, see, stream, &stream->err);
     if (rc) stream->code = rc;
-    /* the stream is gone now, but not the store, whose end waits for this thread */
+    /* the stream may be freed from here on, but not the store: closing it waits for this thread */
     post(s->addon, &stream->event);
     pthread_mutex_lock(&s->mu);
     s->n_streaming--;
@@ -182,7 +182,7 @@ static struct stream *stream_of(struct addon *a, napi_value id)
                  : NULL;
 }
 
-/* (stream) Notes that the program has taken one more. */
+/* (stream) Notes that the program has taken one more row. */
 static napi_value js_took(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];

@@ -247,7 +247,7 @@ static napi_value parties_value(napi_env env, const hf_party_info *first, size_t
     napi_value ret;
     napi_create_array_with_length(env, n, &ret);
     for (size_t i = 0; i < n; i++) {
-        napi_handle_scope scope; /* a row may have thousands */
+        napi_handle_scope scope; /* a row may have thousands of parties */
         napi_open_handle_scope(env, &scope);
         napi_set_element(env, ret, (uint32_t)i, party_value(env, &first[i]));
         napi_close_handle_scope(env, scope);
