@@ -175,7 +175,7 @@ int renew_command(const struct command *self, int argc, char **argv)
     if (status) return status < 0 ? finish_output() : status;
     if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
     if (o.json) print_grant_json(stdout, lock);
-    hf_close(store); /* which leaves it standing */
+    hf_close(store); /* an adopted grant is not released */
     return finish_output_of("the grant was renewed");
 }
 
@@ -188,7 +188,7 @@ int enter_command(const struct command *self, int argc, char **argv)
     int status = adopt(self, 0, 2, argc, argv, &o, &store, &lock);
     if (status) return status < 0 ? finish_output() : status;
     status = hf_enter(lock, o.n_args > 1 ? o.args[1] : NULL, &err) ? failed(&err) : 0;
-    hf_close(store); /* which leaves it standing */
+    hf_close(store); /* an adopted grant is not released */
     return status;
 }
 

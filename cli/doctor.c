@@ -93,7 +93,8 @@ static int read_one(void *arg, const hf_rowkey *key, hf_row *row)
     return 0;
 }
 
-/* Reads all rows of the store in question, if the trial runs on a scratch store. */
+/* Reads all rows of the store that doctor is asked about, and reports whether some are damaged.
+   Called if the trial runs on a scratch store, which has none of these rows. */
 static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_error *err)
 {
     struct reading r = {0, 0};

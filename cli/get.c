@@ -68,8 +68,8 @@ static void release_body(void *arg) { release_all(arg); }
 static void say_unknown(const char *key)
 {
     waiting_line_end();
-    say("acquire '%s': given up, but the store doesn't answer; what it has granted, or grants yet, "
-        "ends by itself",
+    say("acquire '%s': given up, but the store doesn't answer; if it has granted the lock, or "
+        "still grants it, the lock expires by itself",
         key);
 }
 
@@ -134,7 +134,8 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
     int code = err->code;
     if (code != HF_BUSY && code != HF_TIMEOUT) {
         say("%s%s; %s", err->text, unreached_store(err),
-            code == HF_UNKNOWN ? "what the store has granted, or grants yet, ends by itself"
+            code == HF_UNKNOWN ? "if the store has granted the lock, or still grants it, the lock "
+                                 "expires by itself"
                                : command_undone);
         advise(code);
         return without(got, hf_code_exit_status(code));

@@ -47,7 +47,8 @@ static void write_all(const char *text, size_t n)
     while (n) {
         ssize_t done = write(STDERR_FILENO, text, n);
         if (done < 0 && errno == EAGAIN) writable(-1);
-        if (done < 0 && errno != EAGAIN && errno != EINTR) return; /* as without a reader */
+        /* Nothing more can be written, as to a pipe without a reader. */
+        if (done < 0 && errno != EAGAIN && errno != EINTR) return;
         if (done <= 0) continue;
         text += done;
         n -= (size_t)done;

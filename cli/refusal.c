@@ -47,7 +47,8 @@ static void print(const char *before, int status, const char *after)
     n += m;
     while (at < n) {
         ssize_t done = write(STDOUT_FILENO, text + at, n - at);
-        if (done <= 0 && errno != EINTR) return; /* as without a reader */
+        /* Nothing more can be written, as to a pipe without a reader. */
+        if (done <= 0 && errno != EINTR) return;
         if (done > 0) at += (size_t)done;
     }
 }

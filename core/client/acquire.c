@@ -44,8 +44,8 @@ static uint64_t this_thread(void)
     return thread_number;
 }
 
-/* Returns 1 if this grant ends although its holder neither releases nor renews it. The lock is
-   neither lost nor being released. */
+/* Returns 1 if this grant ends by itself, even if its holder never releases it: its lease isn't
+   renewed, or only until max_hold_ms is over. The lock is neither lost nor being released. */
 static int ends_by_lease(const hf_lock *l)
 {
     return l->lease_ms && (l->renew_at_us == INT64_MAX || (l->hold_until_us && !l->session));
@@ -206,7 +206,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     rc = HF_CONFLICT;
     if (defaults && !e->first && h->port.drv->acquire && h->port.caps.local)
         rc = acquire_now(h, e, ret, err);
-    if (rc > 0) /* not free, or it would wait for a disk */
+    if (rc > 0) /* the key isn't free, or the request would wait for a disk */
         rc = acquire_by_wait(h, e, o, 0, ret, NULL, err);
     else if (rc)
         hf__entry_unref(e);

@@ -212,7 +212,7 @@ static void release_one(struct hf_release_all *c, hf_lock *l)
         if (l->pending_session) l->pending_session->left = 1;
         hf__lock_free(l);
     } else if (c->away && hf__local_us() >= c->until_us) {
-        hf__lock_free(l); /* it ends by its lease */
+        hf__lock_free(l); /* the grant ends by its lease */
     } else {
         int mute = hf__unanswered(l), rc = hf__release(l, NULL);
         c->away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || (rc == HF_LOST && mute);

@@ -73,7 +73,7 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
         rc = hf__lost_error(l, "enter", err);
     if (!rc) {
         pthread_mutex_unlock(&h->mu);
-        rc = enter(l, where, err); /* not seized, as in hf_confirm */
+        rc = enter(l, where, err); /* the lock isn't seized, as in hf_confirm */
         pthread_mutex_lock(&h->mu);
         if (rc == HF_LOST) hf__mark_lost(l, HF_BY_STORE);
     }

@@ -117,7 +117,7 @@ struct hf_lock {
     uint32_t at_least_ms;
     uint8_t lost, loss_reported, releasing;
     uint8_t in_callback;     /* callback_thread runs on_lost */
-    uint8_t detached;        /* not bound to this handle */
+    uint8_t detached;        /* 1: the grant outlives this handle */
     uint8_t adopted;         /* made by hf_adopt: the holder may be another process */
     uint8_t pending_release; /* the caller has released it, but the store didn't confirm that: the
                                 expiry monitor (on local stores) or the renewer tries again */
@@ -186,7 +186,7 @@ struct hf_wait {
     uint8_t unclaimed;                /* its grant is a handover that the renewer will claim */
     uint8_t lost_reply, lost_acquire; /* the reply to a write was lost; to an `acquire`, which may
                                          land at any time */
-    uint8_t cancel;                   /* it is to end (atomic) */
+    uint8_t cancel;                   /* 1: the wait is to be cancelled (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
     uint8_t subscribed;               /* the store notifies the dispatcher of changes of its key */
     uint8_t notified;                 /* an event may have come: see hf__notify */

@@ -194,7 +194,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
 {
     int64_t ms;
     hf_error why = {0};
-    if (!err) err = &why; /* for t->why */
+    if (!err) err = &why; /* its text is kept in t->why */
     while (t->busy) pthread_cond_wait(s->changed, s->mu);
     if (!t->gone && run_out(t, hf__local_us())) lose(s, t);
     if (t->gone) return hf_fail(err, HF_LOST, 0, "session: its lease has run out");

@@ -349,7 +349,7 @@ int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue
     int stuck = 0;
     for (size_t i = 0, item = 0; i < b->n; i++) {
         struct renewal *r = &b->one[i];
-        if (r->sent) cut |= !b->item[item].clock_us; /* not all of it was answered */
+        if (r->sent) cut |= !b->item[item].clock_us; /* a part of the call wasn't answered */
         if (r->sent) r->rc = judge(r, b->item[item++].result);
         r->stuck = r->rc == HF_UNKNOWN && !stuck++;
         r->late = took_us >= patience_us;

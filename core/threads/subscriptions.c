@@ -128,13 +128,14 @@ static int change(hf *h, struct hf_entry *e)
 static int flush(hf *h, hf_event_count *ret)
 {
     struct hf_entry *changed = NULL;
-    if (!h->changed_keys && !h->subscribes) return HF_UNAVAILABLE; /* none was ever needed */
+    /* No subscription was ever needed. */
+    if (!h->changed_keys && !h->subscribes) return HF_UNAVAILABLE;
     for (struct hf_entry *e; (e = h->changed_keys);) {
         h->changed_keys = e->changed_next;
         e->changed = 0;
         if (change(h, e)) {
             e->flushed_next = changed;
-            changed = e; /* its reference stays */
+            changed = e; /* the reference of the list of changed keys stays until after the flush */
         } else {
             hf__entry_unref(e);
         }

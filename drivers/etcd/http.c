@@ -23,9 +23,9 @@ void hf__et_free_secret(char *secret)
 
 /* Whether the request is made again after this answer. */
 enum again {
-    NOBODY,  /* it isn't */
+    NOBODY,  /* the request isn't made again */
     ANOTHER, /* this member can't serve now; another one may */
-    AS_NEW   /* nothing was done; it is made again after a new login */
+    AS_NEW   /* nothing was done; the request is made again after a new login */
 };
 
 /*

@@ -281,7 +281,8 @@ static int recover_all(struct recovery *r)
     for (uint32_t i = 0; i < HF_FILE_SLOTS; i++) {
         struct hf__slot *s = hf__slot_at(c, i);
         if (!hf__sealed(s->generation)) s->generation = 0;
-        if (s->marks || s->missed) s->marks = s->missed = 0; /* else the page isn't written */
+        /* Written only if need be: an untouched page needn't go to disk. */
+        if (s->marks || s->missed) s->marks = s->missed = 0;
     }
     if (!hf__sealed(a->ceiling)) return hf__damaged(r->op, &a->ceiling, "the ceiling of revs");
     a->lock = a->intent_bump = a->intent_word = a->intent_link = a->stale = a->clean = 0;

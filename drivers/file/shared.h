@@ -226,7 +226,8 @@ uint64_t hf__marker_sum(const struct hf__marker *m, const char *key, uint32_t le
 /* ---- sync.c: to disk. No lock word may be held. ---- */
 
 int hf__sync(const struct hf__op *op);     /* everything */
-int hf__sync_key(const struct hf__op *op); /* what a power cut must not take of the key */
+int hf__sync_key(const struct hf__op *op); /* the parts of the file that recovery needs for this
+                                              key */
 
 /* ---- body.c: bodies to rows and back ---- */
 

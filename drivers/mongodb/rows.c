@@ -185,7 +185,7 @@ int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *ro
     if (!rc && (f.got & OURS) != OURS) {
         why = "a document that isn't of Holdfast";
         rc = HF_CORRUPT;
-        f.got = 0; /* its format, if any, isn't Holdfast's: not for the error */
+        f.got = 0; /* the error must not mention this document's `format`, which isn't Holdfast's */
     }
     if (!rc) rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
     if (rc) hf__fields_refused(by, &f, rc, why, err);

@@ -36,7 +36,8 @@ int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint
     char again[HF_NATS_SUBJECT];
     if (!hf__read_marked(name, '=', to, ret_len)) return 0;
     hf__nats_subject(st, to, *ret_len, again);
-    return *ret_len && !strcmp(again + strlen(st->bucket) + 5, name); /* else it isn't ours */
+    return *ret_len && !strcmp(again + strlen(st->bucket) + 5, name); /* another name isn't one that
+                                                                         this driver has made */
 }
 
 /* ---- texts ---- */

@@ -190,7 +190,7 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
     hf_low_hold();
     hf__gate_begin();
     int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
-    /* Or libpq had no memory. */
+    /* Asks once more, because libpq may have had no memory. */
     if (bad) bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
     bad |= !among(wanted, attrs);
     PGconn *pg = bad ? PQconnectStartParams(p.name, p.value, 0) : NULL;

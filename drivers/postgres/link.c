@@ -161,7 +161,8 @@ int hf__pg_code(const char *state, int ambiguous)
     if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
     if (starts(state, "53100")) return HF_FULL;
     if (starts(state, "3D000") || starts(state, "3F000")) return HF_INVALID;
-    if (starts(state, "22021") || starts(state, "22P05")) return HF_INVALID; /* not a text there */
+    /* The text doesn't exist in the server's encoding. */
+    if (starts(state, "22021") || starts(state, "22P05")) return HF_INVALID;
     if (starts(state, "XX001") || starts(state, "XX002")) return HF_CORRUPT;
     if (starts(state, "42") || starts(state, "22") || starts(state, "23")) return HF_CORRUPT;
     for (size_t i = 0; i < sizeof undone / sizeof *undone; i++)
@@ -212,7 +213,7 @@ int hf__pg_broken(struct hf__pg_link *link)
 
 static int succeeded(const PGresult *r)
 {
-    ExecStatusType status = PQresultStatus(r); /* of NULL: a failure */
+    ExecStatusType status = PQresultStatus(r); /* NULL counts as a failure */
     return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
 }
 

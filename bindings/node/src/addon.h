@@ -198,7 +198,7 @@ struct store *store_of(struct addon *a, napi_value id); /* NULL: an exception is
 void store_unref(struct store *s);
 void stores_end(struct addon *a);
 void stores_leave(struct addon *a);
-void close_at_exit(const char *url); /* of a store that was opened */
+void close_at_exit(const char *url); /* called with the URL of each store that was opened */
 void store_exports(napi_env env, napi_value exports);
 
 /* lock.c */

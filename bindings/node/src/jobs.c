@@ -145,6 +145,6 @@ void job_start(struct job *job)
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->mu);
     if (!alone) return;
-    job->work(job); /* no thread can be started: the job waits for one that runs */
+    job->work(job); /* no thread can be started: this thread makes the call */
     post(s->addon, &job->event);
 }

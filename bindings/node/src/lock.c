@@ -130,8 +130,8 @@ static napi_value js_release(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* (lock, result | undefined, keepMs) Marks the event as done, or, without a result, releases the
-   lock. Returns a promise. */
+/* (lock, result | undefined, keepMs) Marks the event as done, with the result if there is one,
+   which also releases the lock. Returns a promise. */
 static napi_value js_finish(napi_env env, napi_callback_info info)
 {
     napi_value argv[3], promise = NULL;

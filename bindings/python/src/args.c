@@ -42,7 +42,7 @@ static const struct option {
     {"owner", "owner", A_OWNER, 0, 0, NULL},
     {"note", "note", A_NOTE, 0, 0, NULL},
     {"request_id", "request_id", A_REQUEST, 0, 0, NULL},
-    /* of once alone */
+    /* options of `once` only */
     {"at_most_once", "HF_AT_MOST_ONCE", A_FLAG, 0, HF_AT_MOST_ONCE, NULL},
     {"keep", "keep_ms", A_KEEP, 0, 0, &keep_limits},
 };

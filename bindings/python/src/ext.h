@@ -51,7 +51,7 @@ struct store {
     watching *watches;                 /* watches that haven't ended */
 };
 
-/* Which caller asks; see caller.c. */
+/* Identifies the caller of a function; see caller.c. */
 typedef struct caller {
     uint64_t mark;  /* the thread's number and, outside of event loops, a number of its context in
                        the low 32 bits; 0: no caller */
@@ -224,7 +224,8 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
 PyObject *lock_release_now(lock *l, PyObject *raised);
 /* Does what lock_release_now does, but a release that isn't confirmed is a warning. */
 PyObject *lock_leave_block(lock *l, PyObject *raised);
-PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
+PyObject *raised_of(PyObject *args); /* returns the exception in the arguments of __exit__,
+                                        borrowed; NULL: there is none */
 /* Called when the store is being closed: no call uses its locks any more. Losses may still be
    reported to the mailboxes until hf_close is done; only then the caller frees the returned
    list. */
@@ -258,7 +259,8 @@ enum noted { WITHIN = 1, SEVERAL = 2, AWAITED = 4, FOLLOWS = 8 };
 /* Notes that the lock came from a call that this frame makes (NULL: the running frame). */
 void lock_note_frame(lock *l, PyObject *frame, unsigned how);
 PyObject *lock_note(lock *l, PyObject *args);
-PyObject *lock_warn_of_release(const hf_error *err); /* None; NULL: warnings are errors */
+PyObject *lock_warn_of_release(const hf_error *err); /* returns None; NULL: the program has warnings
+                                                        raised as exceptions */
 void lock_complain(lock *l);                         /* called when the lock was dropped without
                                                         being released */
 

@@ -38,8 +38,8 @@ static const struct hint of_locks[] = {
     {"at_least", " atleast atleastfor lockatleastfor minhold minduration "},
     {NULL, NULL}};
 
-/* Looked up before the names of locks: in libraries of events a time to live is how long an event
-   is remembered. */
+/* For `once`, these names are looked up before those of lock options: in a library of events, a
+   "time to live" may be for how long an event is remembered. */
 static const struct hint of_once[] = {
     {"lease, or keep", " ttl expire expires expiresin expiry expiration expirationtime expiretime "
                        "locktimeout lockttl leasetime leaseduration duration ex stale maxage "

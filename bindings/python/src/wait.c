@@ -392,7 +392,7 @@ static PyObject *wait_take(struct wait_object *o, PyObject *unused)
     int ready = w && is_told(w);
     if (ready) o->w = NULL;
     int rc = ready ? receive(o->store, w, to, &err, &once) : 0;
-    if (ready && !rc && o->once && !to->l) Py_CLEAR(to); /* it is done */
+    if (ready && !rc && o->once && !to->l) Py_CLEAR(to); /* the event is done: there is no lock */
     if (ready && !rc) return o->once ? once_tuple(to, &once) : (PyObject *)to;
     Py_DECREF(to);
     if (!w) return raise_why(HF_CANCELED, "acquire", o->key, "this wait is over");
