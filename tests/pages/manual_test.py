@@ -2,11 +2,16 @@
 
     manual_test.py SOURCE BUILD
 
-A line `.Dl $ COMMAND`, and each `$ COMMAND` of a literal block, is run as it stands, in the order
-of the page, by one shell that has the programs that the page names. What a block shows below a
-command has to be printed (`...` is any text). Only what STANDS_FOR names is replaced. A literal
-block without a command is in OTHER_BLOCKS, a fenced block of a page that no test runs in NOT_RUN,
-each with its reason: an entry that fits nothing is a failure, too.
+A line `.Dl $ COMMAND`, and each `$ COMMAND` of a literal block, is run in the order of the page, by
+one shell. BEFORE makes what the page takes for granted; PROGRAMS, and a file that an example prints
+by `cat`, are there. In a command, what STANDS_FOR names is replaced, and the number behind a
+`--token` by the token of the lock that is held. What a block shows below a command has to be
+printed; `...`, a token, an id, a time and the name of a holder are any text. AFTER looks at what
+the commands did.
+
+A literal block without a command is in OTHER_BLOCKS, a fenced block of a page that neither another
+test nor SHELL_ONLY runs in NOT_RUN, each with its reason: an entry that fits nothing is a failure,
+too.
 """
 import glob
 import os
@@ -101,7 +106,7 @@ def examples(page):
         if line is not None:
             point(line.startswith('$ '), f'a line that is shown by .Dl is a command: {line}')
             commands.append((line[2:], ''))
-        elif '$ ' not in (block[:2], ''):
+        elif not block.startswith('$ '):
             others.append(block)
         else:
             for part in block[2:].split('\n$ '):
