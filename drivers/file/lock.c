@@ -105,7 +105,7 @@ void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
 /*
  * A debt, as it stands in a bucket: futex wakeups that are still to be made. DEBT_ONE: to the
  * sleepers of one wakeup of one slot. DEBT_ALL: to several, which are found by ring_unclaimed. Some
- * bits of a rev make each debt another one.
+ * bits of the row's rev are in it, so that hf__owed_wake doesn't clear another write's debt.
  */
 #define DEBT_ONE (UINT64_C(1) << 63)
 #define DEBT_ALL (UINT64_C(1) << 62)
