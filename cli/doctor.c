@@ -154,7 +154,7 @@ struct trial {
     hf_error scratch_error;
     int beside;     /* 1: `url` names a scratch store, which is removed at the end */
     int janitor_fd; /* the pipe by which the janitor learns that all other processes have ended */
-    pid_t janitor;  /* -1: there is none */
+    pid_t janitor;  /* its process; only the doctor writes this */
 };
 
 /* Removes all rows of the trial, several times: a write that a killed process had sent may arrive
@@ -214,22 +214,23 @@ static int start_janitor(struct trial *t, const hf_url *url, hf_error *err)
         return HF_UNAVAILABLE;
     }
     t->janitor_fd = fd[1];
-    t->janitor = fork();
-    if (!t->janitor) {
+    pid_t pid = fork();
+    if (!pid) {
         close(fd[1]);
         close(made[0]);
         janitor_main(t, url, fd[0], made[1]);
     }
     int sys = errno;
+    t->janitor = pid;
     close(fd[0]);
     close(made[1]);
-    while ((n = t->janitor > 0 ? read(made[0], &byte, 1) : 0) < 0 && errno == EINTR) continue;
+    while ((n = pid > 0 ? read(made[0], &byte, 1) : 0) < 0 && errno == EINTR) continue;
     close(made[0]);
     if (n == 1) return 0;
     close(fd[1]);
-    if (t->janitor > 0) waitpid(t->janitor, NULL, 0);
+    if (pid > 0) waitpid(pid, NULL, 0);
     if (t->beside) t->drv->discard(&t->url);
-    return t->janitor > 0
+    return pid > 0
                ? hf_fail(err, HF_UNAVAILABLE, 0, "the process that removes the trial was killed")
                : hf_fail(err, HF_UNAVAILABLE, sys, "fork: %s", strerror(sys));
 }
