@@ -4,12 +4,14 @@ Linux (tools/alpine) that has no compiler and no headers, and uses them there. T
     alpine_test.py SOURCE OUT
 
 SOURCE: the checkout. OUT: the artefacts of tools/release. Node and Python are those of tools/musl.
+An apk package for the other processor is installed by that processor's Alpine, with qemu-user.
 """
 import glob
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import urllib.parse
@@ -19,12 +21,12 @@ sys.path.insert(0, os.path.join(SOURCE, 'tests'))
 sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
 sys.dont_write_bytecode = True
 import toolchain                                                        # noqa: E402
-from chroot import Place, as_root                                       # noqa: E402
-from libraries import libraries                                         # noqa: E402
+from chroot import Place, as_root, libsqlite                                       # noqa: E402
 from npm_registry import Registry                                       # noqa: E402
 from points import end, point                                           # noqa: E402
 
 CPU = platform.machine()
+OTHER = {'x86_64': 'aarch64', 'aarch64': 'x86_64'}[CPU]
 SERVERS = os.path.join(SOURCE, 'tests', 'servers')
 PLATFORM = f'linux-{ {"x86_64": "x64", "aarch64": "arm64"}[CPU] }-musl'
 MINE = f'holdfast-{PLATFORM}'
@@ -59,32 +61,59 @@ def readme(language):
         os.path.join(SOURCE, 'README.md')), flags=re.M | re.S).group(1)
 
 
+class Emulated(Place):
+    """An Alpine of another processor. The emulator can't start a program by itself, and nothing is
+    entered: a script stands for each program, and files are named as they are here."""
+
+    def __init__(self, path, cpu):
+        super().__init__(path)
+        emulate = f'#!/bin/sh\nexec qemu-{cpu} -L {path} {path}'
+        self.write('/tmp/bin/apk', f'{emulate}/sbin/apk --root {path} "$@"\n', 0o755)
+        self.write('/tmp/bin/holdfast', f'{emulate}/usr/bin/holdfast "$@"\n', 0o755)
+
+    def inside(self, path):
+        return self.real(path)
+
+    def run(self, *words, **_):
+        path = ':'.join([self.real('/tmp/bin'), self.real('/usr/local/bin'), os.environ['PATH']])
+        done = subprocess.run(words, cwd=self.path, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=3000,
+                              env={'PATH': path, 'HOME': self.real('/tmp'), 'LC_ALL': 'C.UTF-8'})
+        return done.returncode, done.stdout
+
+
 def put(root, pattern):
     """Copies an artefact into /tmp, and says its path there."""
     found = glob.glob(os.path.join(OUT, pattern))
     assert len(found) == 1, f'{pattern}: {found}'
-    return '/tmp/' + os.path.basename(shutil.copy(found[0], root.real('/tmp')))
+    return root.inside('/tmp/' + os.path.basename(shutil.copy(found[0], root.real('/tmp'))))
 
 
-def command(root, url, folder):
+def command(root, cpu, url, folder, *scripts):
+    """The apk package; `scripts`: what tells apk whether to run the scripts of others."""
+    def tried(what, *words, pattern=''):
+        ran(f'{cpu}: {what}', root.run(*words, binds=[folder]), pattern)
+
     apk = ['apk', '--repositories-file', '/dev/null', '--no-network']
     before = root.files()
-    ran('apk add', root.run(*apk, 'add', '--allow-untrusted', put(root, f'holdfast_*_{CPU}.apk')))
-    ran('apk finds every file as it was packed', root.run(*apk, 'audit', '--packages', '/usr'),
-        r'\A\Z')
+    tried('apk add', *apk, 'add', *scripts, '--allow-untrusted',
+          put(root, f'holdfast_*_{cpu}.apk'))
+    tried('apk finds every file as it was packed', *apk, 'audit', '--packages', '/usr',
+          pattern=r'\A\Z')
     root.write('/usr/local/bin/make-report', '#!/bin/sh\necho "made by $HOLDFAST_TOKEN of '
                '$HOLDFAST_KEY"\n', 0o755)
-    ran("the README's first example", root.sh(readme('sh')), r'^made by \d+ of reports/nightly$')
+    tried("the README's first example", 'sh', '-euc', readme('sh'),
+          pattern=r'^made by \d+ of reports/nightly$')
     os.unlink(root.real('/usr/local/bin/make-report'))
-    for store in ('file:/tmp/locks', 'sqlite:/tmp/locks.db', url):
+    for store in (f'file:{root.inside("/tmp/locks")}', f'sqlite:{root.inside("/tmp/locks.db")}',
+                  url):
         name = store.split(':')[0]
-        ran(f'{name}: a lock', root.run('holdfast', '-S', store, 'run', 'first', '--', 'true',
-                                        binds=[folder]))
-        ran(f'{name}: doctor', root.run('holdfast', '-S', store, 'doctor', binds=[folder]))
-    ran('apk del', root.run(*apk, 'del', 'holdfast'))
+        tried(f'{name}: a lock', 'holdfast', '-S', store, 'run', 'first', '--', 'true')
+        tried(f'{name}: doctor', 'holdfast', '-S', store, 'doctor')
+    tried('apk del', *apk, 'del', *scripts, 'holdfast')
     after = root.files()
     changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-    point(not changed, 'which leaves nothing', changed[:20])
+    point(not changed, f'{cpu}: which leaves nothing', changed[:20])
 
 
 def chosen(root):
@@ -130,14 +159,6 @@ def node(root, url, folder):
         HOLDFAST_CACHE=toolchain.CACHE, PATH=os.environ['PATH']))
 
 
-def libsqlite(root):
-    """SQLite's library, which Alpine has in a package, made of the release's sources."""
-    source = os.path.join(toolchain.sources(), 'sqlite3', 'source', 'sqlite3.c')
-    toolchain.run(os.path.join(libraries(PLATFORM), 'cc'), '-shared', '-fPIC', '-s',
-                  '-Wl,-soname,libsqlite3.so.0', '-o', root.real('/usr/lib/libsqlite3.so.0'),
-                  source)
-
-
 def python(root, url, folder):
     shutil.copytree(os.path.dirname(os.path.dirname(tool('musl', 'python'))),
                     root.real('/opt/python'), symlinks=True)
@@ -149,7 +170,7 @@ def python(root, url, folder):
     ran('Python: a store whose library is missing', root.run(
         *PYTHON, '-c', "import holdfast\nholdfast.open('mem:')\ntry: holdfast.open('sqlite:/tmp/a')"
         '\nexcept holdfast.HoldfastError as e: print(e)'), 'libsqlite3.so.0')
-    libsqlite(root)
+    libsqlite(PLATFORM, root.path)
     root.write('/tmp/sell.py', re.sub(r"'postgres:[^']*'", "__import__('sys').argv[1]",
                                       readme('python'), count=1))
     ran("Python: the README's example", root.run(*PYTHON, '/tmp/sell.py', url, binds=[folder]),
@@ -181,9 +202,12 @@ def main():
         ran('it is Alpine', root.run('cat', '/etc/os-release'), '^ID=alpine$')
         for name in ('cc', 'gcc', 'make', 'python3', 'node'):
             point(root.run('sh', '-c', f'command -v {name}')[0] != 0, f'there is no {name}')
-        command(root, url, folder)
+        command(root, CPU, url, folder)
         node(root, url, folder)
         python(root, url, folder)
+        if glob.glob(os.path.join(OUT, f'holdfast_*_{OTHER}.apk')):
+            path = shutil.copytree(tool('alpine', OTHER), os.path.join(work, OTHER), symlinks=True)
+            command(Emulated(path, OTHER), OTHER, url, folder, '--no-scripts')
     finally:
         shutil.rmtree(work)
     return end()

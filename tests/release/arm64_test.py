@@ -4,8 +4,9 @@ all programs are of that processor, and uses them there by qemu-user. The result
     arm64_test.py SOURCE OUT
 
 SOURCE: the checkout. OUT: the artefacts of tools/release. glibc is that of a Debian whose packages
-are only unpacked, musl that of an Alpine (tools/alpine). The emulator keeps the order of memory
-accesses of this machine's processor. release_test.py runs the command and loads the libraries.
+are only unpacked, musl that of an Alpine (tools/alpine, with the programs of tools/musl). The
+emulator keeps the order of memory accesses of this machine's processor. release_test.py runs the
+command and loads the libraries; rpm_test.py and alpine_test.py install the command's packages.
 """
 import glob
 import os
@@ -20,7 +21,7 @@ sys.path.insert(0, os.path.join(SOURCE, 'tests'))
 sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
 sys.dont_write_bytecode = True
 import toolchain                                                        # noqa: E402
-from chroot import unpacked                                             # noqa: E402
+from chroot import libsqlite, unpacked                                   # noqa: E402
 from points import end, point                                           # noqa: E402
 
 WORK = tempfile.mkdtemp(prefix='holdfast-arm64.')
@@ -113,39 +114,47 @@ def life(libc):
             '100'))
 
 
-def python(root):
-    """The wheel, in Debian's Python for arm64."""
-    venv, site = os.path.join(WORK, 'venv'), os.path.join(WORK, 'site')
+def python(libc, platform, root, program):
+    """The wheel, in a Python for arm64. pip is this machine's: where the emulator starts no program
+    by itself, that of arm64 can't ask musl's loader for its version."""
+    venv, site = os.path.join(WORK, 'venv-' + libc), os.path.join(WORK, 'site-' + libc)
     subprocess.run(['/usr/bin/python3', '-m', 'venv', venv], check=True)
-    if not ran('gnu: pip install', run(
+    if not ran(f'{libc}: pip install', run(
             os.path.join(venv, 'bin', 'pip'), 'install', '--no-index', '--only-binary', ':all:',
-            '--platform', 'manylinux2014_aarch64', '--find-links', OUT, '--target', site,
-            'holdfast-lock')):
+            '--platform', platform, '--find-links', OUT, '--target', site, 'holdfast-lock')):
         return
-    inside = ['env', f'PYTHONPATH={site}', 'qemu-aarch64', '-L', root,
-              os.path.join(root, 'usr', 'bin', 'python3'), '-W', 'error']
+    inside = ['env', f'PYTHONPATH={site}', 'qemu-aarch64', '-L', root, program, '-W', 'error']
+    ran(f'{libc}: Python is of this platform', run(
+        *inside, '-c', 'import sysconfig; print(sysconfig.get_config_var("MULTIARCH"))'),
+        f'^aarch64-linux-{libc}$')
     example = re.sub(r"'postgres:[^']*'", "__import__('sys').argv[1]", readme('python'), count=1)
     toolchain.write(os.path.join(WORK, 'sell.py'), example)
-    ran("gnu: Python: the README's example", on('postgres', *inside, 'sell.py', '@'), SOLD)
+    ran(f"{libc}: Python: the README's example", on('postgres', *inside, 'sell.py', '@'), SOLD)
     tests = os.path.join(WORK, 'tests')
-    shutil.copytree(os.path.join(SOURCE, 'bindings', 'python', 'tests'), tests)
+    shutil.copytree(os.path.join(SOURCE, 'bindings', 'python', 'tests'), tests, dirs_exist_ok=True)
     cases = [*inside, os.path.join(tests, 'cases_test.py'),
              os.path.join(SOURCE, 'bindings', 'cases.json')]
     for store in ('mem:x', 'file:@', 'sqlite:@'):
-        ran(f'gnu: Python: the table of cases on {store}', run(*cases, store), '^ok 40 ')
-    ran('gnu: Python: the table of cases on redis', on('redis', *cases, '@'), '^ok 40 ')
-    ran('gnu: Python: its life on file', run(*inside, os.path.join(tests, 'life_test.py'),
-                                             'file:@'), '^ok 1 ')
+        ran(f'{libc}: Python: the table of cases on {store}', run(*cases, store), '^ok 40 ')
+    ran(f'{libc}: Python: the table of cases on redis', on('redis', *cases, '@'), '^ok 40 ')
+    its_life = [*inside, os.path.join(tests, 'life_test.py')]
+    ran(f'{libc}: Python: its life on file', run(*its_life, 'file:@'), '^ok 1 ')
+    ran(f'{libc}: Python: its life on redis', on('redis', *its_life, '@'), '^ok 1 ')
+
+
+def tool(name, *words):
+    return toolchain.run(os.path.join(SOURCE, 'tools', name), *words, 'aarch64').splitlines()[-1]
 
 
 def main():
     try:
         debian = unpacked('arm64', ['libsqlite3-0', 'libstdc++6', 'python3'])
-        python(debian)
+        alpine = shutil.copytree(tool('alpine'), os.path.join(WORK, 'alpine'), symlinks=True)
+        libsqlite('linux-arm64-musl', alpine)
+        python('gnu', 'manylinux2014_aarch64', debian, os.path.join(debian, 'usr/bin/python3'))
+        python('musl', 'musllinux_1_2_aarch64', alpine, tool('musl', 'python'))
         node('gnu', debian, node_for_glibc())
-        alpine, musl = (toolchain.run(os.path.join(SOURCE, 'tools', name), *words, 'aarch64')
-                        .splitlines()[-1] for name, *words in (['alpine'], ['musl', 'node']))
-        node('musl', alpine, musl)
+        node('musl', alpine, tool('musl', 'node'))
         life('gnu')
         life('musl')
     finally:

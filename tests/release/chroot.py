@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import toolchain
+from libraries import libraries
 
 SUITE = 'bookworm'
 # What is in the root directory where programs are compiled.
@@ -78,6 +79,14 @@ def unpacked(cpu, names):
     return toolchain.Kept(f'debian-{cpu}', SUITE, *names).get(make)
 
 
+def libsqlite(platform, root):
+    """SQLite's library, which Alpine has in a package, made of the release's sources."""
+    source = os.path.join(toolchain.sources(), 'sqlite3', 'source', 'sqlite3.c')
+    toolchain.run(os.path.join(libraries(platform), 'cc'), '-shared', '-fPIC', '-s',
+                  '-Wl,-soname,libsqlite3.so.0', '-o',
+                  os.path.join(root, 'usr', 'lib', 'libsqlite3.so.0'), source)
+
+
 class Place:
     """A directory in which a system is installed, entered as its root."""
 
@@ -86,6 +95,10 @@ class Place:
 
     def real(self, path):
         return self.path + path
+
+    def inside(self, path):
+        """How a command that `run` starts names this path."""
+        return path
 
     def write(self, path, text, mode=0o644):
         os.makedirs(os.path.dirname(self.real(path)), exist_ok=True)

@@ -5,7 +5,8 @@ results are TAP.
     rpm_test.py SOURCE OUT
 
 SOURCE: the checkout. OUT: the artefacts of tools/release. Debian has no apk, so the apk package is
-taken apart here: two streams, the second by the checksum that the first one says.
+taken apart here: two streams, the second by the checksum that the first one says. Packages for the
+other processor are tried by qemu-user, if they are there.
 """
 import glob
 import hashlib
@@ -30,12 +31,13 @@ from points import end, point                                           # noqa: 
 as_root(os.path.abspath(__file__))
 WORK = tempfile.mkdtemp(prefix='holdfast-rpm.')
 CPU = platform.machine()
+OTHER = {'x86_64': 'aarch64', 'aarch64': 'x86_64'}[CPU]
 
 
-def run(*command):
+def run(*command, **env):
     done = subprocess.run(command, cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=600,
-                          env={**os.environ, 'LC_ALL': 'C.UTF-8', 'HOME': '/tmp'})
+                          env={**os.environ, 'LC_ALL': 'C.UTF-8', 'HOME': WORK, **env})
     return done.returncode, done.stdout
 
 
@@ -50,14 +52,43 @@ def only(pattern):
     return found[0] if len(found) == 1 else None
 
 
-def used(what, root):
-    """The command runs there, where nothing else is."""
-    for name in ('proc', 'tmp'):
-        os.makedirs(os.path.join(root, name), exist_ok=True)
-    inside = ['unshare', '-m', '-p', '-f', f'--mount-proc={root}/proc', 'chroot', root,
-              '/usr/bin/holdfast', '-S', 'file:/tmp/locks']
-    for words in (['run', 'a', '--', '/usr/bin/holdfast', 'stores'], ['doctor'], ['ls', '--all']):
+def readme(language):
+    """The README's first example in this language."""
+    with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
+        return re.search(rf'^```{language}\n(.*?)^```$', file.read(), flags=re.M | re.S).group(1)
+
+
+def script(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('#!/bin/sh\n' + text)
+    os.chmod(path, 0o755)
+
+
+def used(what, root, cpu):
+    """The command runs there, where nothing else is; the emulator enters no root directory."""
+    program = os.path.join(root, 'usr', 'bin', 'holdfast')
+    if cpu == CPU:
+        for name in ('proc', 'tmp'):
+            os.makedirs(os.path.join(root, name), exist_ok=True)
+        inside = ['unshare', '-m', '-p', '-f', f'--mount-proc={root}/proc', 'chroot', root,
+                  '/usr/bin/holdfast', '-S', 'file:/tmp/locks']
+        command = [*inside, 'run', 'a', '--', '/usr/bin/holdfast', 'stores']
+        start = [program]
+    else:
+        start = ['qemu-' + cpu, program]
+        inside = [*start, '-S', f'file:{root}-locks']
+        command = [*inside, 'run', 'a', '--', *start, 'stores']
+    ran(f'{what}: holdfast run', run(*command), '^sqlite ')
+    for words in (['doctor'], ['ls', '--all']):
         ran(f'{what}: holdfast {words[0]}', run(*inside, *words))
+    # With a shell, which isn't there.
+    path = root + '-bin'
+    script(os.path.join(path, 'holdfast'), f'exec {" ".join(start)} "$@"\n')
+    script(os.path.join(path, 'make-report'), 'echo "made by $HOLDFAST_TOKEN of $HOLDFAST_KEY"\n')
+    ran(f"{what}: the README's first example", run(
+        'sh', '-euc', readme('sh'), PATH=f'{path}:{os.environ["PATH"]}'),
+        r'^made by \d+ of reports/nightly$')
 
 
 def files(root):
@@ -66,28 +97,29 @@ def files(root):
                   for folder, _, names in os.walk(os.path.join(root, 'usr')) for name in names)
 
 
-def rpm(version):
+def rpm(version, cpu):
     """What it installs."""
-    package = only(f'holdfast-*.{CPU}.rpm')
+    package, name = only(f'holdfast-*.{cpu}.rpm'), f'rpm, {cpu}'
     if not package:
         return None
-    root = os.path.join(WORK, 'rpm-root')
+    root = os.path.join(WORK, 'rpm-' + cpu)
     os.mkdir(root)
     rpm_there = ['rpm', '--root', root, '--dbpath', '/var/lib/rpm']
-    ran('rpm: its digests are right', run('rpm', '-K', '--nosignature', package), 'digests OK')
-    ran('rpm: it has name, version and licence', run(
+    ran(f'{name}: its digests are right', run('rpm', '-K', '--nosignature', package), 'digests OK')
+    ran(f'{name}: it has name, version and licence', run(
         'rpm', '-qp', '--qf', '%{NAME} %{VERSION} %{LICENSE} %{ARCH}', package),
-        f'^holdfast {re.escape(version)} Apache-2.0 {CPU}$')
+        f'^holdfast {re.escape(version)} Apache-2.0 {cpu}$')
     status, said = run('rpm', '-qp', '--requires', package)
     point(status == 0 and all(line.startswith('rpmlib(') for line in said.splitlines()),
-          'rpm: it needs nothing', said)
+          f'{name}: it needs nothing', said)
     # --force-debian: rpm on Debian warns of a system whose packages are others.
-    ran('rpm: it installs', run(*rpm_there, '--force-debian', '-i', package))
-    ran('rpm: and is there as it was packed', run(*rpm_there, '-V', 'holdfast'), r'\A\Z')
-    used('rpm', root)
+    ran(f'{name}: it installs', run(*rpm_there, '--force-debian', *(
+        ['--ignorearch'] if cpu == OTHER else []), '-i', package))
+    ran(f'{name}: and is there as it was packed', run(*rpm_there, '-V', 'holdfast'), r'\A\Z')
+    used(name, root, cpu)
     there = files(root)
-    ran('rpm: it is removed', run(*rpm_there, '--force-debian', '-e', 'holdfast'))
-    point(not files(root), 'rpm: nothing is left', files(root))
+    ran(f'{name}: it is removed', run(*rpm_there, '--force-debian', '-e', 'holdfast'))
+    point(not files(root), f'{name}: nothing is left', files(root))
     return there
 
 
@@ -102,38 +134,41 @@ def streams(data):
     return found
 
 
-def apk(version, wanted):
-    package = only(f'holdfast_*_{CPU}.apk')
+def apk(version, cpu, wanted):
+    package, name = only(f'holdfast_*_{cpu}.apk'), f'apk, {cpu}'
     if not package:
         return
     with open(package, 'rb') as file:
         parts = streams(file.read())
-    point(len(parts) == 2, 'apk: what it says of itself, and its files', len(parts))
+    point(len(parts) == 2, f'{name}: what it says of itself, and its files', len(parts))
     with tarfile.open(fileobj=io.BytesIO(parts[0])) as tar:
         said = tar.extractfile('.PKGINFO').read().decode()
     about = dict(line.split(' = ', 1) for line in said.splitlines()
                  if line and not line.startswith('#'))
     point(about.get('pkgname') == 'holdfast' and about.get('pkgver') == f'{version}-r1' and
-          about.get('arch') == CPU and 'depend' not in about, 'apk: name, version, processor', said)
+          about.get('arch') == cpu and 'depend' not in about,
+          f'{name}: name, version, processor', said)
     point(about.get('datahash') == hashlib.sha256(parts[-1]).hexdigest(),
-          'apk: the checksum of its files is right', said)
-    root = os.path.join(WORK, 'apk-root')
+          f'{name}: the checksum of its files is right', said)
+    root = os.path.join(WORK, 'apk-' + cpu)
     os.mkdir(root)
     with tarfile.open(fileobj=io.BytesIO(parts[-1])) as tar:
         bad = [one.name for one in tar if one.isfile() and one.pax_headers.get(
             'APK-TOOLS.checksum.SHA1') != hashlib.sha1(tar.extractfile(one).read()).hexdigest()]
-        point(not bad, 'apk: so is that of each file', bad)
-        point(all(one.uid == one.gid == 0 for one in tar), 'apk: they belong to root')
+        point(not bad, f'{name}: so is that of each file', bad)
+        point(all(one.uid == one.gid == 0 for one in tar), f'{name}: they belong to root')
         tar.extractall(root)
-    point(files(root) == wanted, 'apk: the files of the rpm package', files(root))
-    used('apk', root)
+    point(files(root) == wanted, f'{name}: the files of the rpm package', files(root))
+    used(name, root, cpu)
 
 
 def main():
     with open(os.path.join(SOURCE, 'include', 'holdfast.h'), encoding='utf-8') as file:
         version = re.search(r'^#define HF_VERSION "(.*)"', file.read(), flags=re.M).group(1)
     try:
-        apk(version, rpm(version))
+        for cpu in (CPU, OTHER):
+            if cpu == CPU or glob.glob(os.path.join(OUT, f'holdfast-*.{cpu}.rpm')):
+                apk(version, cpu, rpm(version, cpu))
     finally:
         shutil.rmtree(WORK)
     return end()
