@@ -22,16 +22,16 @@ const locks = new FinalizationRegistry(({ id, key, token, detached, life }) => {
     giveBack(id).catch(() => {});
 });
 
-const told = new Set();
+const warned = new Set(); // URLs
 
-// A store has threads and connections. It stays open if something still uses it, such as a
-// detached lock. A program that drops one may drop thousands, so there is one warning for a URL.
-const stores = new FinalizationRegistry(({ id, url }) => {
+// A store has threads and connections. It is closed when nothing uses it any more; a detached lock
+// uses it for ever. A program that drops one may drop thousands, so there is one warning for a URL.
+const stores = new FinalizationRegistry(async ({ id, url }) => {
     const closed = native.closeIdle(id);
     if (!closed) return;
-    if (!told.has(url)) warn(`the store '${url}' was dropped without close(); it is closed now`);
-    told.add(url);
-    closed.catch(() => {});
+    await closed;
+    if (!warned.has(url)) warn(`the store '${url}' was dropped without close(); it is closed now`);
+    warned.add(url);
 });
 
 module.exports = { giveBack, locks, stores };

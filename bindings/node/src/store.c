@@ -13,17 +13,6 @@ struct store *store_of(struct addon *a, napi_value id)
     return s;
 }
 
-void store_unref(struct store *s)
-{
-    if (--s->refs) return;
-    pthread_mutex_destroy(&s->mu);
-    pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->idle);
-    free(s->brought);
-    free(s->warning);
-    free(s);
-}
-
 /* ---- closing ---- */
 
 /* Closes the store: the part that may block. Any thread may call this. */
@@ -80,13 +69,31 @@ static void close_start(struct store *s, napi_value *promise)
 {
     struct job *job = job_new(s, NULL, promise);
     if (!job) return;
+    if (!promise) job->deferred = s->dropped;
     job->result = closed;
-    s->close_job = job;
     close_begin(s);
     if (!start_thread(&s->closer, close_body, job))
         s->closer_runs = true;
     else
         close_body(job);
+}
+
+/* Closes a store that its program has dropped. Only its own reference is left. */
+static void close_if_dropped(struct store *s)
+{
+    if (s->dropped && !s->closing) close_start(s, NULL);
+}
+
+void store_unref(struct store *s)
+{
+    if (--s->refs == 1) close_if_dropped(s);
+    if (s->refs) return;
+    pthread_mutex_destroy(&s->mu);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->idle);
+    free(s->brought);
+    free(s->warning);
+    free(s);
 }
 
 static void *end_body(void *store)
@@ -140,13 +147,14 @@ static napi_value js_close(napi_env env, napi_callback_info info)
     return promise;
 }
 
-/* (store) Closes a store that nothing uses. Returns undefined if it is in use, or closed. */
+/* (store) Closes a dropped store once nothing uses it. Returns a promise, which keeps no process
+   alive before that; undefined: the store is closed. */
 static napi_value js_close_idle(napi_env env, napi_callback_info info)
 {
     napi_value argv[1], promise = NULL;
     struct addon *a = begin(env, info, 1, argv);
     struct store *s = (struct store *)named(a, argv[0], KIND_STORE);
-    if (s && s->refs == 1) close_start(s, &promise);
+    if (s && !napi_create_promise(env, &s->dropped, &promise) && s->refs == 1) close_if_dropped(s);
     return promise;
 }
 
