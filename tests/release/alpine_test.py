@@ -148,15 +148,16 @@ def node(root, url, folder):
         return
     shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'),
                     root.real('/app/node_modules/holdfast/test'))
-    life = [*there, '--expose-gc', '/app/node_modules/holdfast/test/life.test.js']
-    for store in ('mem:x', 'file:/app/life', 'sqlite:/app/life.db', url):
-        ran(f'Node: its life on {store.split(":")[0]}',
-            root.run(*life, store, '2000', binds=[folder]))
-    # The server's control is a program for glibc.
-    ran('Node: its life on mongodb', root.run(
-        *life, '@', '100', net=True, beside=[os.path.join(SERVERS, 'mongodb'), 'env', '-u',
-                                             'HOLDFAST_TEST_CONTROL'],
-        HOLDFAST_CACHE=toolchain.CACHE, PATH=os.environ['PATH']))
+    for name in ('life', 'dropped'):
+        life = [*there, '--expose-gc', f'/app/node_modules/holdfast/test/{name}.test.js']
+        for store in ('mem:x', f'file:/app/{name}', f'sqlite:/app/{name}.db', url):
+            ran(f'Node: {name} on {store.split(":")[0]}',
+                root.run(*life, store, '2000', binds=[folder]))
+        # The server's control is a program for glibc.
+        ran(f'Node: {name} on mongodb', root.run(
+            *life, '@', '100', net=True, beside=[
+                os.path.join(SERVERS, 'mongodb'), 'env', '-u', 'HOLDFAST_TEST_CONTROL'],
+            HOLDFAST_CACHE=toolchain.CACHE, PATH=os.environ['PATH']))
 
 
 def python(root, url, folder):

@@ -108,10 +108,11 @@ def life(libc):
     shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'), test)
     itself = os.path.join(app, 'itself.js')
     toolchain.write(itself, START_ITSELF.format(there))
-    for url in ('mem:x', f'file:{app}/life'):
-        ran(f'{libc}: Node: its life on {url.split(":")[0]}', run(
-            there, '--require', itself, '--expose-gc', os.path.join(test, 'life.test.js'), url,
-            '100'))
+    for name in ('life', 'dropped'):
+        for url in ('mem:x', f'file:{app}/{name}'):
+            ran(f'{libc}: Node: {name} on {url.split(":")[0]}', run(
+                there, '--require', itself, '--expose-gc', os.path.join(test, name + '.test.js'),
+                url, '100'))
 
 
 def python(libc, platform, root, program):

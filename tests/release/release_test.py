@@ -306,13 +306,14 @@ def node():
     ran('the example of the README', status, said, r'^sold by token \d+ false$')
     package = os.path.join(app, 'node_modules', 'holdfast')
     shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'), os.path.join(package, 'test'))
-    life = [node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js')]
-    for url in ('mem:x', f'file:{app}/life', f'sqlite:{app}/life.db'):
-        ran(f'its life on {url.split(":")[0]}:', *run(
-            *life, url, '2000', cwd=app, path=names('node')))
-    # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
-    for server, rounds in (('redis', 2000), ('postgres', 2000), ('mongodb', 100)):
-        ran(f'its life on {server} over TLS', *on_tls(server, *life, '@TLS', str(rounds)))
+    for name in ('life', 'dropped'):
+        life = [node_path, '--expose-gc', os.path.join(package, 'test', name + '.test.js')]
+        for url in ('mem:x', f'file:{app}/{name}', f'sqlite:{app}/{name}.db'):
+            ran(f'{name} on {url.split(":")[0]}:', *run(
+                *life, url, '2000', cwd=app, path=names('node')))
+        # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
+        for server, rounds in (('redis', 2000), ('postgres', 2000), ('mongodb', 100)):
+            ran(f'{name} on {server} over TLS', *on_tls(server, *life, '@TLS', str(rounds)))
     locks = shutil.copy(os.path.join(SOURCE, 'tests', 'release', 'locks.js'), app)
     status, said = run(node_path, locks, ABSENT, cwd=app, path=names('node'))
     point(status and 'not installed: ' + ELSEWHERE in said,

@@ -1,4 +1,4 @@
-// What becomes of locks when their holders end, or forget them.
+// What becomes of locks when their processes, workers and stores end.
 //
 //     node --expose-gc life.test.js URL [ACQUISITIONS]
 //     node life.test.js --part NAME URL KEY      what runs in a process of its own
@@ -7,7 +7,6 @@ const test = require('node:test');
 const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
 const { execFileSync, fork } = require('node:child_process');
-const fs = require('node:fs');
 const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
 const holdfast = require('../lib/index.js');
 const native = require('../lib/native.js');
@@ -146,105 +145,6 @@ async function free(key) {
 
 test('open', async () => {
     store = await holdfast.open(url);
-});
-
-test('a lock that is dropped is given back, with a warning', async () => {
-    const key = fresh();
-    const warned = new Promise((resolve) => process.on('warning', function hear(warning) {
-        if (warning.code === 'HOLDFAST_STORE') return; // from the opening: Node has its own SQLite
-        process.removeListener('warning', hear);
-        resolve(warning);
-    }));
-    const { token } = await store.acquire(key);
-    await until(async () => {
-        globalThis.gc();
-        return (await store.peek(key)).held === 0;
-    });
-    const warning = await warned;
-    assert.equal(warning.code, 'HOLDFAST_DROPPED');
-    assert.ok(warning.message.includes(key) && warning.message.includes(token));
-});
-
-test('locks that were given back, or are detached, are dropped without a word', async () => {
-    const warn = (warning) => assert.fail(warning);
-    process.on('warning', warn);
-    for (let i = 0; i < 100; i++) await (await store.acquire(fresh())).release();
-    const key = fresh();
-    await store.acquire(key, { detached: true, lease: '60s' });
-    for (let i = 0; i < 10; i++) {
-        globalThis.gc();
-        await pause(1);
-    }
-    assert.equal((await store.peek(key)).held, 1);
-    process.removeListener('warning', warn);
-});
-
-// Uses stores of which it keeps what they gave, but not the stores.
-async function useDropped(collected) {
-    const waited = fresh();
-    const held = await store.acquire(waited, { lease: '1h' }); // isn't renewed
-    const use = async (how) => how(await holdfast.open(url));
-    const lock = await use((one) => one.acquire(fresh()));
-    const detached = await use((one) => one.acquire(fresh(), { detached: true, lease: '1m' }));
-    const wait = use((one) => one.acquire(waited)), shows = await use((one) => one.watch(waited));
-    const running = use((one) => one.run(fresh(), async (its) => {
-        await wait;
-        await its.confirm();
-    }));
-    await use((one) => one.stats());
-    await collected();
-    for (const one of [lock, detached]) await one.confirm();
-    assert.equal((await shows.next()).value.key, waited);
-    await held.release();
-    for (const one of [await wait, lock, detached]) await one.release();
-    await running;
-    await shows.return();
-}
-
-test('a store that is dropped is closed, when nothing uses it', PATIENCE, async () => {
-    if (url.startsWith('mem:')) return;
-    // SQLite keeps descriptors of a file until its last connection is closed, for the next ones.
-    const kept = (fd) => url.startsWith('sqlite:') &&
-        fs.statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.isFile();
-    const open = () => fs.readdirSync('/proc/self/fd').filter((fd) => !kept(fd)).length;
-    const before = open(), warned = [], warn = ({ message }) => warned.push(message);
-    process.on('warning', warn);
-    const collected = (done) => until(() => {
-        globalThis.gc();
-        return done();
-    });
-    const dropped = /^the store '[^']*' was dropped without close/;
-    await useDropped(() => collected(() => warned.some((message) => dropped.test(message))));
-    await collected(() => open() <= before);
-    process.removeListener('warning', warn);
-});
-
-test('a lock whose signal is kept is dropped all the same, and the signal tells', async () => {
-    const key = fresh();
-    const { signal } = await store.acquire(key);
-    let held;
-    signal.addEventListener('abort', () => (held = store.stats().held));
-    const before = store.stats().held;
-    process.once('warning', () => {});
-    await until(async () => {
-        globalThis.gc();
-        return (await store.peek(key)).held === 0;
-    });
-    assert.ok(signal.aborted && signal.reason instanceof holdfast.LockLost);
-    assert.equal(signal.reason.key, key);
-    assert.equal(held, before); // the signal was aborted before the key was released
-});
-
-test('a lock that maxHold has ended is given back when it is dropped', PATIENCE, async () => {
-    const key = fresh();
-    await (async () => {
-        const lock = await store.acquire(key, { maxHold: 100, lease: '1d' });
-        while (lock.leftMs > 0);
-    })();
-    await until(async () => {
-        globalThis.gc();
-        return (await store.peek(key)).held === 0;
-    });
 });
 
 test('what a detached wait brings while its store is closed is given back', PATIENCE, async () => {
