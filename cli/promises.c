@@ -37,9 +37,11 @@ void store_promises(const hf_driver *drv, const hf_caps *caps,
     if (drv->sync)
         say(arg, PROMISED, "the mark of a done event is on disk before the call returns");
     if (!strcmp(drv->name, "mem"))
-        say(arg, NOT_PROMISED, "anything between processes: it is the memory of one");
+        say(arg, NOT_PROMISED,
+            "anything between processes: the store is the memory of one process");
     if (!strcmp(drv->name, "file"))
-        say(arg, NOT_PROMISED, "anything between machines: it is the memory of one");
+        say(arg, NOT_PROMISED,
+            "anything between machines: the store is a file that one machine has mapped");
     if (!caps->liveness)
         say(arg, NOT_PROMISED, "that a dead holder's key is free before its lease is over");
     if (!caps->liveness && !caps->sessions)

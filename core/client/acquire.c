@@ -60,7 +60,7 @@ static int ends_by_lease(const hf_lock *l)
 static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
                                     const char *doing, hf_error *err)
 {
-    /* A repeated request doesn't wait: it gets the grant that it has. */
+    /* A request with an ID may repeat one that was granted: it gets that grant at once. */
     if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
     for (const hf_lock *l = e->locks; l; l = l->next) {
         /* The key of a lock that another thread is releasing may be another client's already. */

@@ -6,7 +6,8 @@
 
 #include "holdfast_driver.h"
 
-/* Returns the local time until which the holder of a lock with a session may believe. */
+/* Returns the local time until which the holder may believe that it holds, for a lock with a
+   session. */
 int64_t hf__session_until(const hf_lock *lock);
 /* Returns 1 if the holder may believe that it still holds. */
 int hf__believed(const hf_lock *lock);

@@ -135,9 +135,9 @@ static int broken(const hf_lock *l)
 }
 
 /* Releases by a step. `known`: *row is the row as far as is known; maybe_done: an earlier write of
-   this release may have landed. If the holder could believe when it asked for the release, and the
-   lease ends during the release, that is no loss. Called with the mutex, which is released
-   meanwhile. Returns: 0, HF_LOST, or the store's error. */
+   this release may have landed. If the holder could believe that it held when it asked for the
+   release, and the lease ends during the release, that is no loss. Called with the mutex, which is
+   released meanwhile. Returns: 0, HF_LOST, or the store's error. */
 static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked, hf_row *row,
                            int known, hf_error *err)
 {
@@ -188,7 +188,8 @@ static void keep_trying(hf_lock *l)
     l->busy = 0;
     l->on_lost = NULL;
     l->ask_at_us = hf__local_us() + RELEASE_AGAIN_US;
-    /* The renewer repeats it where the store may block, otherwise the expiry monitor. */
+    /* The release is repeated by the renewer if the store may block, otherwise by the expiry
+       monitor. */
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__set_deadline(l);
     if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL)) hf__wake_renewer(l->h);

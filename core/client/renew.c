@@ -32,7 +32,7 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
         rc = hf__session_renew(l, lease_ms, by_hand, &row, err);
     } else {
         /* Even if the reply is lost the new lease may be in force. So until the reply comes, the
-           holder believes until the earlier of the two ends. */
+           holder relies on the lock only until the earlier of the two ends. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
         int known = hf__known_row(l, &row);
         /* An unanswered renewal isn't repeated: this write compares the rev, so it does no harm if

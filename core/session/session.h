@@ -28,7 +28,7 @@ struct hf_sessions;
 struct hf_session {
     struct hf_session *next;
     uint64_t id;            /* the store's */
-    int64_t until_us;       /* local: a holder with this session believes until then */
+    int64_t until_us;       /* local: until then a holder may believe that it holds */
     int64_t lives_until_us; /* local: the store lets the session live until then at least */
     int64_t keep_at_us;     /* local: when to keep it; INT64_MAX: it isn't kept */
     int64_t used_at_us;     /* local: since when no hold or wait uses it */

@@ -275,8 +275,8 @@ static void renewed(const struct renewal *r, hf_lock *l)
 }
 
 /* Plans another attempt after one that wasn't answered. The first lock keeps the row, so that the
-   same write is sent again. Until then the holder believes until the earlier of the two ends that
-   may be in force. */
+   same write is sent again. Until then the holder relies on the lock only until the earlier of the
+   two ends that may be in force. */
 static void unanswered(const struct renewal *r, hf_lock *l)
 {
     hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / AGAIN_PART);

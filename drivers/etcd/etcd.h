@@ -21,7 +21,7 @@
  * the keys of such sessions, provided that they give no party in the row anything new (replace.c):
  * no grant, and no place in the queue, is ever made with a session that has ended. So if the row
  * names a session whose key is missing, that session has ended. Whether its holder may still
- * believe is found by the raft terms (leases.c).
+ * believe that it holds is found by the raft terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H

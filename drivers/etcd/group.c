@@ -92,7 +92,7 @@ int hf__et_group_add(struct hf__et_group *g, const HfEt__KeyValue *kv)
 }
 
 /* Returns 1 if a reply of that term shows that a party's session has ended for certain (leases.c).
-   `holds`: the party is a holder, which may believe longer than the key exists. */
+   `holds`: the party is a holder, which may rightly believe that it holds after the key is gone. */
 static int is_over(const struct hf__et_life *life, const hf_party *p, int holds, int64_t term)
 {
     if (!p->session || hf__et_is_there(life)) return 0;

@@ -21,11 +21,11 @@
  * If a holder's session is missing and the term is a later one, the session may have been extended
  * just before. So the client that sees this puts the session's key back, under a lease of the same
  * length that isn't kept alive, and notes that lease: K \t SESSION "." (etcd.h). When that lease is
- * gone, too, the holder has stopped believing, whichever leader was wrong. If the term has changed
- * again meanwhile, the key is put back again. To make this rare, a session of an earlier term is
- * stale: holds that go on are moved to a new session.
+ * gone, too, the holder no longer believes that it holds, whichever leader was wrong. If the term
+ * has changed again meanwhile, the key is put back again. To make this rare, a session of an
+ * earlier term is stale: holds that go on are moved to a new session.
  *
- * A waiter believes in nothing, so a waiter whose session is missing is dead.
+ * A waiter holds nothing yet, so a waiter whose session is missing counts as dead at once.
  */
 #include "etcd.h"
 

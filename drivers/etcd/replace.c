@@ -125,8 +125,8 @@ static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
  * Makes a write again that was refused because a session of this handle has ended. If the stored
  * row names that session already, the write is made without the session's key; otherwise every
  * write of this handle would fail while the row names the session. (Readers of the row find out
- * whether the session's holder may still believe: leases.c.) A write that gives a party with that
- * session a grant or a place in the queue stays refused.
+ * whether the session's holder may still believe that it holds: leases.c.) A write that gives a
+ * party with that session a grant or a place in the queue stays refused.
  */
 static int without_the_dead(const struct replace *s)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 1 if a holder's session is missing, but the holder may still believe in it: see
+/* Returns 1 if a holder's session is missing, but the holder may still believe that it holds: see
    leases.c. */
 static int in_doubt(const struct hf__et_group *g, const hf_party *p)
 {

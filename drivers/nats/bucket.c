@@ -24,7 +24,7 @@ int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY])
 {
     int no_memory = 0;
     *ret = NULL;
-    if (!reply) { /* no request was sent: r.unsent says why */
+    if (!reply) { /* no request was sent; the caller finds the reason in hf__nats_request.unsent */
         snprintf(why, HF_NATS_WHY, "out of memory");
         return HF_NATS_NO_MEMORY;
     }

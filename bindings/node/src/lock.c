@@ -221,9 +221,9 @@ static napi_value js_owner(napi_env env, napi_callback_info info)
     return lock ? text(env, hf_owner(lock->l)) : NULL;
 }
 
-/* (lock) Returns how long the holder may believe; 0: released; Infinity: as long as this process
-   lives. Asks the store first, if that takes no request to a server: a break by an operator may not
-   have been noticed yet. */
+/* (lock) Returns for how many milliseconds the holder may believe that it holds; 0: lost, or
+   released; Infinity: as long as this process lives. Asks the store first, if that takes no request
+   to a server: a break by an operator may not have been noticed yet. */
 static napi_value js_left(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];
