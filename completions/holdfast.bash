@@ -1,43 +1,75 @@
 # Completion of holdfast for bash: commands, options, and the keys that are in use.
 
-# Joins what readline has split at ":", "=" and "@": each store has a ":", and keys may. Sets words;
-# cword, the place of the last; and at, which of COMP_WORDS each begins with.
+# Joins what readline has split at ":", "=" and "@": each store has a ":", and keys may. Sets words,
+# up to the cursor; cword, the place of the last; and at, which of COMP_WORDS each begins with.
 _holdfast_words() {
-    local i blanks rest=$COMP_LINE
+    local i blanks piece rest=${COMP_LINE:0:COMP_POINT}
     words=() at=()
     for ((i = 0; i <= COMP_CWORD; i++)); do
         blanks=${rest%%[![:blank:]]*}
         rest=${rest#"$blanks"}
-        rest=${rest#"${COMP_WORDS[i]}"}
+        piece=${COMP_WORDS[i]}
+        ((i < COMP_CWORD)) || piece=$rest
+        rest=${rest#"$piece"}
         if [[ $i -eq 0 || -n $blanks ]]; then
-            words+=("${COMP_WORDS[i]}") at+=("$i")
+            words+=("$piece") at+=("$i")
         else
-            words[${#words[@]} - 1]+=${COMP_WORDS[i]}
+            words[${#words[@]} - 1]+=$piece
         fi
     done
     cword=$((${#words[@]} - 1))
 }
 
-# The words that complete $1, one a line on stdin; those with blanks stay whole.
+# Sets plain, which is what a shell takes the word $1 for; and quote, the quote that is still open.
+_holdfast_plain() {
+    local rest=$1 c
+    plain='' quote=''
+    while [[ -n $rest ]]; do
+        c=${rest:0:1} rest=${rest:1}
+        if [[ $c == "$quote" ]]; then
+            quote=''
+        elif [[ -z $quote && $c == [\'\"] ]]; then
+            quote=$c
+        elif [[ $c == \\ && (-z $quote || $quote$rest == \"[\"\\\$\`]*) ]]; then
+            plain+=${rest:0:1} rest=${rest:1}
+        else
+            plain+=$c
+        fi
+    done
+}
+
+# The words that complete $1, one a line on stdin, quoted as $1 is; those with blanks stay whole.
+# Readline replaces what is behind $kept.
 _holdfast_reply() {
-    local line quoted
+    local line plain quote there
+    _holdfast_plain "$kept"
+    there=${#plain}
+    _holdfast_plain "$1"
     COMPREPLY=()
     while IFS= read -r line; do
-        printf -v quoted %q "$line"
-        if [[ -n $line && ($line == "$1"* || $quoted == "$1"*) ]]; then
-            COMPREPLY+=("${quoted#"$kept"}")
-        fi
+        [[ $line == "$plain"* && -n ${line:there} ]] || continue
+        line=${line:there}
+        case $quote in
+        \') line=${line//\'/\'\\\'\'} ;;
+        \") line=$(sed 's/["\\$`]/\\&/g' <<<"$line") ;;
+        *) printf -v line %q "$line" ;;
+        esac
+        COMPREPLY+=("$line")
     done
 }
 
 # The keys of the store that is named on this command line, or by the environment.
 _holdfast_keys() {
-    local i store=()
+    local i plain quote store=()
     for ((i = 1; i < cword; i++)); do
         case ${words[i]} in
-        -S | --store) store=(-S "${words[i + 1]//[\"\']/}") ;;
-        --store=*) store=(-S "${words[i]#*=}") ;;
+        --) break ;;
+        -S | --store) _holdfast_plain "${words[++i]}" ;;
+        --store=*) _holdfast_plain "${words[i]#*=}" ;;
+        -S*) _holdfast_plain "${words[i]#-S}" ;;
+        *) continue ;;
         esac
+        store=(-S "$plain")
     done
     timeout 2 holdfast "${store[@]}" ls "$@" --json 2>/dev/null |
         sed -n 's/^{"key":"\(\([^"\\]\|\\.\)*\)",.*/\1/p' | sed 's/\\\(.\)/\1/g'

@@ -3,8 +3,13 @@
 set -l commands run once acquire renew enter release ls show watch break forget prune guard \
     stores doctor bench help
 
+# Of the store that this command line names, or else the environment.
 function __holdfast_keys
-    timeout 2 holdfast ls --all --json 2>/dev/null |
+    set -l words (commandline -opc)[2..-1]
+    set -l store
+    argparse -i S/store= -- $words 2>/dev/null
+    set -q _flag_store; and set store -S $_flag_store
+    timeout 2 holdfast $store ls --all --json 2>/dev/null |
         string replace -rf '^\{"key":"((?:[^"\\\\]|\\\\.)*)",.*' '$1' |
         string replace -ra '\\\\(.)' '$1'
 end

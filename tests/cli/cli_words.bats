@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# What the command knows is what its manual and its completions say.
+# What the command knows is what its manual and its completions say. What the completions do:
+# cli_completion.
 
 load cli_common
 setup() {
@@ -7,92 +8,6 @@ setup() {
     cd "$BATS_TEST_TMPDIR"
 }
 teardown() { cli_teardown; }
-
-# What bash offers for the last of the words, in the array OFFERED. As readline does, splits the
-# words at ":", "=" and "@".
-offer() {
-    local rest
-    COMP_LINE="holdfast $*" COMP_WORDS=(holdfast)
-    for rest; do
-        while [[ $rest =~ ^([^:=@]*)([:=@]+)(.*)$ ]]; do
-            [ -z "${BASH_REMATCH[1]}" ] || COMP_WORDS+=("${BASH_REMATCH[1]}")
-            COMP_WORDS+=("${BASH_REMATCH[2]}")
-            rest=${BASH_REMATCH[3]}
-            [ -n "$rest" ] || continue 2
-        done
-        COMP_WORDS+=("$rest")
-    done
-    # shellcheck source=../completions/holdfast.bash
-    source "$SOURCE/completions/holdfast.bash"
-    PATH=$(dirname "$HOLDFAST"):$PATH
-    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-    COMPREPLY=()
-    [[ ${*: -1} =~ @?[^:=@]*$ ]]
-    _holdfast holdfast "${BASH_REMATCH[0]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-    OFFERED=("${COMPREPLY[@]}")
-}
-
-@test "bash completes commands and options" {
-    offer re
-    [ "${OFFERED[*]}" = "renew release" ]
-    offer -S file:x pr
-    [ "${OFFERED[*]}" = "prune" ]
-    offer run --at
-    [ "${OFFERED[*]}" = "--at-least" ]
-    offer once --at
-    [ "${OFFERED[*]}" = "--at-most-once" ]
-    offer run --on-lost i
-    [ "${OFFERED[*]}" = "ignore" ]
-    offer break "$K" --tok
-    [ "${OFFERED[*]}" = "--token" ]
-    offer stores --tok
-    [ "${#OFFERED[@]}" = 0 ]
-}
-
-@test "bash completes keys, those with blanks and quotes too" {
-    holdfast run "$K-b c" "$K-a" "$K-\"q'\\" -- true
-    offer run "$K-a"
-    [ "${OFFERED[*]}" = "$K-a" ]
-    offer show "$K-b"
-    [ "${OFFERED[*]}" = "$K-b\\ c" ]
-    offer show "$K-\""
-    quoted=
-    eval "quoted=${OFFERED[0]}"
-    [ "$quoted" = "$K-\"q'\\" ]
-    offer release "$K"
-    [ "${#OFFERED[@]}" = 0 ]
-    hold "$K-a"
-    offer break "$K"
-    [ "${OFFERED[*]}" = "$K-a" ]
-}
-
-@test "bash completes behind a store, and keys with : = @" {
-    holdfast run "$K:a/1" "$K:b" "$K=c@d" -- true
-    offer -S "$HOLDFAST_STORE" sho
-    [ "${OFFERED[*]}" = show ]
-    # shellcheck disable=SC2089
-    for store in "-S $HOLDFAST_STORE" "--store=$HOLDFAST_STORE" "-S '$HOLDFAST_STORE'"; do
-        # shellcheck disable=SC2086,SC2090  # two words; quotes, as typed
-        HOLDFAST_STORE=mem: offer $store show "$K:a"
-        [ "${OFFERED[*]}" = a/1 ]
-    done
-    offer show "$K:"
-    [ "${OFFERED[*]}" = "a/1 b" ]
-    offer show "$K=c@"
-    [ "${OFFERED[*]}" = @d ]
-    offer show "$K"
-    [ "${OFFERED[*]}" = "$K:a/1 $K:b $K=c@d" ]
-    offer -S "$HOLDFAST_STORE" run k -- ech
-    [[ " ${OFFERED[*]} " == *" echo "* ]]
-}
-
-@test "bash completes the command behind --" {
-    offer run k -- ech
-    [[ " ${OFFERED[*]} " == *" echo "* ]]
-    touch a-file
-    offer run k -- cat a-f
-    [ "${OFFERED[*]}" = a-file ]
-}
 
 @test "every long option is in the manual and in every completion" {
     options=$(sed -n 's/^ *{{"\([a-z-]*\)", [a-z]*_argument.*/\1/p' "$SOURCE/cli/option_table.c")
