@@ -116,7 +116,7 @@ function unlessAborted(promise, signal) {
 // A lock for each key, by the locks of a store, which is opened at the first request.
 class Stored {
     #open;
-    #closed = false;
+    #closed; // a promise, once close was called
     #store; // a promise
     #opened; // the store, once the promise is resolved
     #locks = new Map(); // key -> the locks of that key that this object holds
@@ -217,13 +217,14 @@ class Stored {
     }
 
     // If the store is being opened, closes it when that is done.
-    async close() {
+    close() {
+        return this.#closed ??= this.#end();
+    }
+
+    async #end() {
         const store = this.#store;
-        this.cancel();
         for (const [key, waits] of this.#waits)
             for (const { stop } of waits) stop.abort(closed(key));
-        this.#closed = true;
-        this.#store = undefined;
         this.#locks.clear();
         await (await store?.catch(() => {}))?.close();
     }

@@ -61,12 +61,16 @@ test('a store that is being opened: a signal, cancel and close end the waits at 
     mutex.cancel('b');
     await assert.rejects(waits[3], { code: 'CANCELED', key: 'b' });
     assert.equal(mutex.size, 1);
-    const closed = mutex.close();
-    await assert.rejects(waits[4], { code: 'CANCELED', key: 'c' });
-    await assert.rejects(waits[5], { code: 'CANCELED', key: 'c' });
+    const order = [];
+    const closed = mutex.close().then(() => order.push('first'));
+    const again = mutex.close().then(() => order.push('second'));
+    const message = "acquire 'c': the mutex is closed";
+    await assert.rejects(waits[4], { code: 'CANCELED', key: 'c', message });
+    await assert.rejects(waits[5], { code: 'CANCELED', key: 'c', message });
     await ends;
     // Now opening fails, which is no failure of close.
     mute.close();
     for (const socket of sockets) socket.destroy();
-    await closed;
+    await Promise.all([closed, again]);
+    assert.deepEqual(order, ['first', 'second']);
 });
