@@ -89,7 +89,7 @@ static void ask(struct hf__rest *rest, const struct hf__rest_call *call, int num
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     if (hf__rest_begin(rest, link, call, left_ms, &q, r)) {
         if (!many) q.limit_ms = rest->io_timeout_ms; /* only the message of a timeout reads it */
-        hf_low_hold();                               /* libcurl opens descriptors for itself, too */
+        hf_low_hold(); /* so that libcurl gets no descriptor 0, 1 or 2 */
         hf__rest_socket_anew();
         CURLcode rc = hf__curl_perform(&rest->multi[many][number], *link);
         hf_low_free();

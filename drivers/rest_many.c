@@ -142,7 +142,7 @@ void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
 {
     int number = hf__pool_take(&rest->many_pool, until_us);
     struct hf__rest_lanes **lanes = number < 0 ? NULL : &rest->lanes[number];
-    hf_low_hold(); /* libcurl opens a pair of sockets of its own, too */
+    hf_low_hold(); /* so that libcurl gets no descriptor 0, 1 or 2 */
     hf__gate_begin();
     if (lanes && !*lanes) *lanes = make_lanes();
     if (lanes && *lanes) {

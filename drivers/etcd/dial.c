@@ -283,7 +283,7 @@ static void set_options(int fd)
 static int secure(const struct hf__et_http *http, struct hf__et_conn *c, const char *endpoint,
                   int64_t until_us, char why[HF_ET_WHY])
 {
-    hf_low_hold(); /* OpenSSL opens the files */
+    hf_low_hold(); /* OpenSSL opens the files: not as descriptor 0, 1 or 2 */
     int rc = hf__et_check_files(http, why);
     if (!rc) rc = tls_set(http, c, why);
     hf_low_free();

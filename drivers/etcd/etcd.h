@@ -192,7 +192,7 @@ int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret);
 size_t hf__et_words_n_wanted(struct hf__et_words *w);
 void hf__et_words_each_wanted(struct hf__et_words *w,
                               void (*see)(void *arg, const char *key, int in_line), void *arg);
-/* Counts a flush; after it each wait looks at its row. */
+/* Counts a flush of subscriptions: the change of a row counts as unread for some flushes. */
 void hf__et_words_listen(struct hf__et_words *w);
 /* Forgets all notifications, because others may have been lost. */
 void hf__et_words_forget(struct hf__et_words *w);

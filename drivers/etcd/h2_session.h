@@ -10,7 +10,7 @@
 
 enum { HF_ET_MESSAGE_CAP = 512, HF_ET_NO_STATUS = -1 };
 
-/* The one call that a connection carries. */
+/* The call that is under way on a connection, which carries one at a time. */
 struct hf__et_call_state {
     int32_t id; /* the id of its stream; 0: no call is under way */
     const uint8_t *body;

@@ -121,7 +121,7 @@ static CURLcode request(struct hf__et_http *http, int fd, const char *endpoint, 
         !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, told) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
-        hf_low_hold(); /* libcurl opens descriptors for itself */
+        hf_low_hold(); /* so that libcurl gets no descriptor 0, 1 or 2 */
         rc = hf__curl_perform(&multi, c);
         hf_low_free();
     }

@@ -246,7 +246,7 @@ int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_er
     s.until_us = link->until_us = hf__local_us() + how->io_timeout_ms * 1000;
     link->search = &s;
     while (hf__mg_begin()) {
-        hf_low_hold(); /* libmongoc and OpenSSL open files, and perhaps sockets */
+        hf_low_hold(); /* so that libmongoc and OpenSSL get no descriptor 0, 1 or 2 */
         rc = ask_one(how, link, why);
         hf_low_free();
         if (rc) hf__mg_disconnect(link);

@@ -81,7 +81,7 @@ static PQconninfoOption *effective(const struct hf__pg_how *how)
     static const char *const more[] = {"sslmode", "none of them", "password", "-", NULL};
     struct params p;
     make_params(&p, how, without, more);
-    hf_low_hold(); /* it may open a service file */
+    hf_low_hold(); /* libpq may open a service file: not as descriptor 0, 1 or 2 */
     hf__gate_begin();
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
     PQconninfoOption *found = pg ? PQconninfo(pg) : NULL;

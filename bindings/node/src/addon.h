@@ -73,7 +73,7 @@ struct store {
     struct lock *locks;
     struct wait *waits;
     struct stream *streams;
-    napi_deferred dropped; /* of the promise that it will be closed; NULL: the program has it */
+    napi_deferred dropped; /* the promise of js_close_idle; NULL: the program still has the store */
     pthread_t closer;
     bool closer_runs;
     hf_lock **brought; /* grants to detached waits of a closed store: closing it releases them */
