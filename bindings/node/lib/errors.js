@@ -86,8 +86,8 @@ function fromAddon(failure, at) {
     if (typeof failure?.failed !== 'string') return failure;
     const { failed, text, sys, key } = failure;
     const cause = sys > 0 ? systemError(sys) : undefined;
-    const told = text || (failed === 'NOMEM' ? 'out of memory' : failed);
-    const error = makeError(failed, told, key, cause);
+    const said = text || (failed === 'NOMEM' ? 'out of memory' : failed);
+    const error = makeError(failed, said, key, cause);
     return at ? withFrames(error, at) : error;
 }
 

@@ -128,7 +128,7 @@ class Job extends Waiter {
         let value;
         try {
             if (signal?.aborted) throw signal.reason;
-            value = this.fn(state.told(signal));
+            value = this.fn(state.argument(signal));
         } catch (error) {
             state.giveBack(grant);
             throw error;
@@ -208,7 +208,7 @@ class State extends Line {
     }
 
     // Returns the argument for a function that runs under this lock.
-    told(signal) {
+    argument(signal) {
         return this.leave ? new Held(this.key, signal) : undefined;
     }
 
@@ -278,7 +278,7 @@ class State extends Line {
         const { grant } = this;
         try {
             await null; // fn never runs before this has returned
-            return await fn(this.told(signal));
+            return await fn(this.argument(signal));
         } finally {
             this.giveBack(grant);
         }

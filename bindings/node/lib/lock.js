@@ -15,7 +15,7 @@ class Life {
     // On `mem:` and `file:` only its holder, or the end of the process, ends a hold without a
     // lease.
     near;
-    #told = new Map(); // a lock's id -> the AbortController of its signal, and what ends it
+    #signals = new Map(); // a lock's id -> the AbortController of its signal, and what ends it
 
     constructor(store) {
         this.store = store;
@@ -23,22 +23,22 @@ class Life {
     }
 
     // The signal `until` aborts it, too.
-    tell(id, key, controller, until) {
+    register(id, key, controller, until) {
         const abort = until && (() => controller.abort(until.reason));
-        this.#told.set(id, { key, controller, until, abort });
+        this.#signals.set(id, { key, controller, until, abort });
         if (until) onAbort(until, abort);
     }
 
     forget(id) {
-        if (!this.#told.size) return;
-        const { until, abort } = this.#told.get(id) ?? {};
+        if (!this.#signals.size) return;
+        const { until, abort } = this.#signals.get(id) ?? {};
         if (until) offAbort(until, abort);
-        this.#told.delete(id);
+        this.#signals.delete(id);
     }
 
     // Code that kept the signal of a dropped lock mustn't go on believing in the lock.
     dropped(id, token) {
-        const { key, controller } = this.#told.get(id) ?? {};
+        const { key, controller } = this.#signals.get(id) ?? {};
         this.forget(id);
         controller?.abort(makeError('LOST', `hold '${key}': token ${token} was dropped without ` +
             'release()', key));
@@ -46,7 +46,7 @@ class Life {
 
     close() {
         this.closed = true;
-        for (const [id, { key, controller }] of this.#told) {
+        for (const [id, { key, controller }] of this.#signals) {
             this.forget(id);
             controller.abort(makeError('LOST', `hold '${key}': its store was closed`, key));
         }
@@ -99,7 +99,7 @@ class Lock {
         const until = this.#until;
         if (until?.aborted) controller.abort(until.reason);
         if (this.#released || this.#life.closed) return controller;
-        this.#life.tell(this.#id, this.key, controller, until?.aborted ? undefined : until);
+        this.#life.register(this.#id, this.key, controller, until?.aborted ? undefined : until);
         const { key, token } = this;
         native.onLost(this.#id, (why) => controller.abort(why ? fromAddon(why) : lost(key, token)));
         return controller;
@@ -119,7 +119,7 @@ class Lock {
 
     async #end(how) {
         this.#ends();
-        await this.#told(how);
+        await this.#named(how);
     }
 
     #ends() {
@@ -130,7 +130,7 @@ class Lock {
         if (!this.#orphan) this.#owner ??= native.owner(this.#id);
     }
 
-    async #told(how) {
+    async #named(how) {
         try {
             await how();
         } catch (error) {
@@ -150,7 +150,7 @@ class Lock {
         } catch (error) {
             going = Promise.reject(error);
         }
-        this.#released = going ? this.#told(() => going) : true;
+        this.#released = going ? this.#named(() => going) : true;
         return going && this.#released;
     }
 

@@ -58,7 +58,7 @@ struct object *named(struct addon *a, napi_value id, enum kind kind)
 void post(struct addon *a, struct event *e)
 {
     /* The queue has no limit, and lives longer than every thread that posts to it. */
-    if (napi_call_threadsafe_function(a->tell, e, napi_tsfn_nonblocking) != napi_ok) e->drop(e);
+    if (napi_call_threadsafe_function(a->queue, e, napi_tsfn_nonblocking) != napi_ok) e->drop(e);
 }
 
 static void deliver(napi_env env, napi_value callback, void *context, void *data)
@@ -74,12 +74,12 @@ static void deliver(napi_env env, napi_value callback, void *context, void *data
 
 void pend(struct addon *a)
 {
-    if (!a->pending++) napi_ref_threadsafe_function(a->env, a->tell);
+    if (!a->pending++) napi_ref_threadsafe_function(a->env, a->queue);
 }
 
 void unpend(struct addon *a)
 {
-    if (!--a->pending) napi_unref_threadsafe_function(a->env, a->tell);
+    if (!--a->pending) napi_unref_threadsafe_function(a->env, a->queue);
 }
 
 /* ---- calls ---- */
@@ -216,8 +216,8 @@ static napi_value js_begin_events(napi_env env, napi_callback_info info)
         return NULL;
     ADD_METHODS(env, resource, methods);
     if (napi_create_threadsafe_function(env, NULL, resource, name, 0, 1, NULL, NULL, a, deliver,
-                                        &a->tell))
-        a->tell = NULL;
+                                        &a->queue))
+        a->queue = NULL;
     return NULL;
 }
 
@@ -227,8 +227,8 @@ static napi_status begin_events(struct addon *a)
     napi_status rc = napi_create_object(a->env, &outside);
     if (!rc) rc = napi_create_function(a->env, NULL, 0, js_begin_events, a, &function);
     if (!rc) rc = napi_make_callback(a->env, NULL, outside, function, 0, NULL, NULL);
-    if (!rc && !a->tell) rc = napi_generic_failure;
-    return rc ? rc : napi_unref_threadsafe_function(a->env, a->tell);
+    if (!rc && !a->queue) rc = napi_generic_failure;
+    return rc ? rc : napi_unref_threadsafe_function(a->env, a->queue);
 }
 
 static void finalize(napi_env env, void *data, void *hint)

@@ -47,10 +47,10 @@ struct slot {
 
 struct addon {
     napi_env env;
-    napi_threadsafe_function tell;
-    struct addon *next; /* of the same environment */
-    unsigned pending;   /* how many calls, waits and streams are under way; while there are any, the
-                           process stays alive */
+    napi_threadsafe_function queue; /* of events */
+    struct addon *next;             /* of the same environment */
+    unsigned pending; /* how many calls, waits and streams are under way; while there are any, the
+                         process stays alive */
     struct store *stores;
     struct slot *slots;
     uint32_t n_slots, free_slot;

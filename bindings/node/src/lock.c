@@ -238,7 +238,7 @@ static napi_value js_left(napi_env env, napi_callback_info info)
 /* ---- lost ---- */
 
 /* Posts the loss of a lock. Runs on a thread of the library. */
-static void told_lost(void *arg, hf_lock *l)
+static void post_lost(void *arg, hf_lock *l)
 {
     struct lock *lock = arg;
     struct addon *a = lock->store->addon;
@@ -287,7 +287,7 @@ static napi_value js_on_lost(napi_env env, napi_callback_info info)
         return NULL;
     lock->lost.deliver = lost_deliver;
     lock->lost.drop = lost_drop;
-    int rc = hf_on_lost(lock->l, told_lost, lock);
+    int rc = hf_on_lost(lock->l, post_lost, lock);
     if (rc) fail(a, rc, NULL, "onLost: its thread could not be started");
     return NULL;
 }

@@ -39,7 +39,7 @@ static void item_drop(struct event *e)
 }
 
 /* Calls back with (info), and in the end with (null, error | undefined). */
-static void tell(struct addon *a, struct stream *stream, napi_value info, napi_value error)
+static void call_back(struct addon *a, struct stream *stream, napi_value info, napi_value error)
 {
     napi_value callback, undefined, ignored, argv[2] = {info, error};
     napi_get_undefined(a->env, &undefined);
@@ -51,7 +51,7 @@ static void tell(struct addon *a, struct stream *stream, napi_value info, napi_v
 static void item_deliver(struct addon *a, struct event *e)
 {
     struct item *item = (struct item *)e;
-    tell(a, item->stream, info_value(a, &item->info->it), NULL);
+    call_back(a, item->stream, info_value(a, &item->info->it), NULL);
     item_drop(e);
 }
 
@@ -72,7 +72,7 @@ static void end_deliver(struct addon *a, struct event *e)
     if (stream->code && !stream->stop) error = failure(a, &stream->err, stream->code, NULL);
     strike(a, &stream->object);
     if ((*stream->prev = stream->next)) stream->next->prev = stream->prev;
-    tell(a, stream, null, error);
+    call_back(a, stream, null, error);
     napi_delete_reference(a->env, stream->callback);
     end_drop(e);
     store_unref(s);

@@ -111,12 +111,12 @@ class Case {
 
     // The function waits for the step that ends the event.
     async begin(store, step) {
-        let settle, told;
+        let settle, begins;
         const ended = new Promise((resolve, reject) => (settle = { resolve, reject }));
-        const begun = new Promise((resolve) => (told = resolve));
+        const begun = new Promise((resolve) => (begins = resolve));
         ended.catch(() => {});
         const done = store.once(this.key(step), (lock) => {
-            told(lock);
+            begins(lock);
             return ended;
         }, this.options(step));
         const lock = await Promise.race([begun, done]);

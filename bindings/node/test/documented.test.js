@@ -143,7 +143,7 @@ for (const [name, make] of locks) {
         for (const wait of waits) await assert.rejects(wait, is(why));
     });
 
-    test(`${name}: waitForUnlock tells all, and locks nothing`, async () => {
+    test(`${name}: waitForUnlock wakes all, and locks nothing`, async () => {
         const lock = make();
         await Promise.all([lock.waitForUnlock(), lock.waitForUnlock()]);
         assert.equal(lock.isLocked(), false);
@@ -175,7 +175,7 @@ for (const [name, make] of locks) {
 }
 
 for (const [name, make] of semaphores) {
-    test(`${name}: the weight is taken, told, and given back`, async () => {
+    test(`${name}: the weight is taken, passed, and given back`, async () => {
         const semaphore = make(5);
         for (const [weight, left] of [[undefined, 4], [1, 4], [3, 2], [5, 0]]) {
             await semaphore.runExclusive(async (value) => {
@@ -237,7 +237,7 @@ for (const [name, make] of semaphores) {
     });
 }
 
-// The decorators: a time that is over at once, or 20 ms; what is told.
+// The decorators: a time that is over at once, or 20 ms; their errors.
 for (const [name, decorate, usual] of [
     ['withTimeout', (lock, error) => withTimeout(lock, 20, error), E_TIMEOUT],
     ['tryAcquire', (lock, error) => tryAcquire(lock, error), E_ALREADY_LOCKED]])
@@ -245,14 +245,14 @@ for (const [name, decorate, usual] of [
         ['Semaphore', () => new Semaphore(1)]]) {
         test(`${name}(${kind}): rejects what waits too long, leaves the rest`, async () => {
             const why = new Error('why');
-            for (const [error, told] of [[undefined, usual], [why, why]]) {
+            for (const [error, expected] of [[undefined, usual], [why, why]]) {
                 const inner = make(), lock = decorate(inner, error);
                 const release = releaserOf(await lock.acquire());
                 assert.deepEqual([lock.isLocked(), inner.isLocked()], [true, true]);
                 let ran = false;
-                await assert.rejects(lock.acquire(), is(told));
-                await assert.rejects(lock.runExclusive(() => (ran = true)), is(told));
-                await assert.rejects(lock.waitForUnlock(), is(told));
+                await assert.rejects(lock.acquire(), is(expected));
+                await assert.rejects(lock.runExclusive(() => (ran = true)), is(expected));
+                await assert.rejects(lock.waitForUnlock(), is(expected));
                 const next = inner.acquire();
                 release();
                 releaserOf(await next)();

@@ -137,7 +137,7 @@ if (process.env.HOLDFAST_TEST_CONTROL && url.startsWith('redis:')) {
         }));
 }
 
-test('a lock whose signal is kept is dropped all the same, and the signal tells', async () => {
+test('a lock whose signal is kept is dropped all the same, and its signal aborts', async () => {
     const key = fresh();
     const { signal } = await store.acquire(key);
     let held;

@@ -154,25 +154,25 @@ test('what a detached wait brings while its store is closed is given back', PATI
         const args = call === 'once' ? [() => assert.fail()] : [];
         const first = await store.acquire(key);
         const wait = closes[call](key, ...args, { detached: true, lease: '1d' });
-        const told = assert.rejects(wait, { code: 'CANCELED' });
+        const canceled = assert.rejects(wait, { code: 'CANCELED' });
         await until(async () => (await store.peek(key)).waiting === 1);
         const released = first.release();
         // the loss was reported, but the event loop hasn't delivered it
         while (!closes.stats().acquired);
-        await Promise.all([closes.close(), told, released]);
+        await Promise.all([closes.close(), canceled, released]);
         await free(key);
     }
 });
 
-test('a lock that is lost is told as lost, also if its store is closed', PATIENCE, async () => {
+test('the release of a lost lock rejects, also if its store is closed', PATIENCE, async () => {
     for (const lost of [true, false]) {
         const closes = await holdfast.open(url);
         const lock = await closes.acquire(fresh(), { lease: lost ? 100 : '1d', noRenew: true });
         while (lost && lock.leftMs > 0);
         lock.confirm().catch(() => {}); // the release stands behind it
-        const told = lock.release(), closed = closes.close();
-        if (lost) await assert.rejects(told, holdfast.LockLost);
-        else await told;
+        const ends = lock.release(), closed = closes.close();
+        if (lost) await assert.rejects(ends, holdfast.LockLost);
+        else await ends;
         await closed;
     }
 });
@@ -305,7 +305,7 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
 });
 
 if (process.env.HOLDFAST_TEST_CONTROL && url.startsWith('redis:')) {
-    test('a lock that is lost while its release stands in line is told as lost', PATIENCE,
+    test('a lock that is lost while its release waits behind others: the release rejects', PATIENCE,
         async () => {
             const closes = await holdfast.open(url, { ioTimeout: '1h' });
             const busy = [];

@@ -510,7 +510,7 @@ test('KeyedMutex: timeouts, signals, cancel, unknown options', async () => {
     assert.equal(mutex.size, 0);
 });
 
-test('KeyedMutex: what runs is told its key, a growing token, a signal', async () => {
+test('KeyedMutex: the function gets its key, a growing token, a signal', async () => {
     const mutex = new KeyedMutex();
     const first = await mutex.runExclusive('a', (held) => held);
     const second = await mutex.runExclusive('a', (held) => held);

@@ -87,14 +87,14 @@ test('every refusal says in one line what was asked for which key', async () => 
         assert.throws(() => one[show](key, { prefix: 'x' }), new RegExp(`${show} '${key}': no `));
 });
 
-test('a weight that is no number is told in one line, and not asked for its text', async () => {
+test('the error of a weight that is no number has one line, and not its text', async () => {
     const semaphore = new holdfast.Semaphore(1);
     for (const weight of ['a\nb', Object.create(null), { toString: assert.fail }, Symbol('a')])
         assert.throws(() => semaphore.acquire(weight), (error) =>
             error instanceof InvalidArgument && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(error.message));
 });
 
-test('limits are told in the names of this language', async () => {
+test('errors of limits have the names of this language', async () => {
     const lock = await one.acquire(`${fresh()}: lease_ms: must be 5`, { maxHold: 100 });
     for (const [call, said] of [
         [() => one.acquire(fresh(), { detached: true }), 'a detached grant needs lease'],

@@ -1,4 +1,4 @@
-// What signals tell: one for many waits, the one of a lock that was lost, the options' own.
+// Signals: one for many waits, the one of a lock that was lost, the options' own.
 //
 //     node signals.test.js URL
 'use strict';
@@ -163,7 +163,7 @@ test('what runs under a key hears of the options\' signal, with a store and with
 });
 
 const PATIENCE = { timeout: 300000 };
-test('an abort that is kept from being told ends the wait in the end', PATIENCE, async () => {
+test('an abort whose event another listener stops ends the wait in the end', PATIENCE, async () => {
     const stop = new AbortController(), key = fresh();
     stop.signal.addEventListener('abort', (event) => event.stopImmediatePropagation());
     const lock = await store.acquire(key);

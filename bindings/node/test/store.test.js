@@ -57,11 +57,11 @@ test('a key that is too long is no other one', async () => {
     await one.run(longest, (lock) => assert.equal(lock.key, longest));
 });
 
-test('run: the value; what it is told; given back', async () => {
+test('run: the value; its argument; given back', async () => {
     const key = fresh();
-    let told;
+    let held;
     assert.equal(await one.run(key, async (lock) => {
-        told = lock;
+        held = lock;
         const { token, owner, signal, leftMs } = lock;
         assert.ok(Number.isSafeInteger(token) && token > 0);
         assert.deepEqual([lock.key, owner, signal.aborted], [key, 'one', false]);
@@ -69,7 +69,7 @@ test('run: the value; what it is told; given back', async () => {
         assert.equal((await two.peek(key)).held, 1);
         return 'value';
     }), 'value');
-    assert.deepEqual([told.owner, told.leftMs], ['one', 0]);
+    assert.deepEqual([held.owner, held.leftMs], ['one', 0]);
     const free = await two.peek(key);
     assert.deepEqual([free.held, free.waiting], [0, 0]);
 });
@@ -202,7 +202,7 @@ test('lost: the signal aborts, run is rejected, and so is a release after it', a
     await assert.rejects(one.break(key, 1), LockLost);
 });
 
-test('lost: nobody listens; the release tells', async () => {
+test('lost: without a listener; the release rejects', async () => {
     const lock = await one.acquire(fresh());
     await two.break(lock.key, lock.token);
     await assert.rejects(lock.release(), (error) => error instanceof LockLost &&
@@ -312,7 +312,7 @@ test('once: a result is cleaned and cut, and the event is done', async () => {
     }
 });
 
-test('once: if its end can\'t be told, the hold is given back', async () => {
+test('once: if the event can\'t be marked, the hold is given back', async () => {
     const key = fresh();
     const { finish } = native;
     native.finish = () => {

@@ -18,10 +18,10 @@ test('a second copy of SQLite: Node brings one', async () => {
     assert.deepEqual(warnings.filter(({ code }) => code === 'HOLDFAST_STORE'), []);
     for (let i = 0; i < 2; i++) await (await open(`sqlite:${folder}/locks.db`)).close();
     await new Promise((resolve) => setImmediate(resolve));
-    const told = warnings.filter(({ code }) => code === 'HOLDFAST_STORE');
+    const ours = warnings.filter(({ code }) => code === 'HOLDFAST_STORE');
     // Older ones have none.
-    assert.equal(told.length, process.versions.sqlite ? 1 : 0);
-    for (const warning of told) {
+    assert.equal(ours.length, process.versions.sqlite ? 1 : 0);
+    for (const warning of ours) {
         assert.match(warning.message, /second copy of SQLite \(\/.*\): it must not open/);
         assert.equal(warning.name, 'HoldfastWarning');
     }

@@ -337,18 +337,18 @@ test('before Node 24 promises cost more only while there is a callback', () => {
         const turn = () => new Promise((resolve) => setTimeout(resolve, 2));
         (async () => {
             const store = await open('mem:within');
-            const told = [marked()];
+            const marks = [marked()];
             for (let i = 0; i < 2; i++) {
                 await store.run('a', async () => {
                     await Promise.all([store.run('b', turn), store.once('c' + i, turn)]);
-                    told.push(marked());
+                    marks.push(marked());
                 });
                 await store.run('a', () => { throw new Error(); }).catch(() => {});
                 await turn();
-                told.push(marked());
+                marks.push(marked());
             }
             await store.close();
-            console.log(JSON.stringify(told));
+            console.log(JSON.stringify(marks));
         })();
     `], { encoding: 'utf8' });
     const old = Number(process.versions.node.split('.')[0]) < 24;
