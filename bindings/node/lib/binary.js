@@ -32,16 +32,29 @@ function resolve(name) {
     }
 }
 
+// Returns the folder of this package; undefined: a bundle contains its JavaScript, and it isn't
+// installed.
+function home() {
+    const folder = typeof __dirname === 'string' ? path.join(__dirname, '..') : process.cwd();
+    try {
+        const { name } = JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8'));
+        if (name === 'holdfast') return folder;
+    } catch {
+        // it is the folder of a bundle
+    }
+    const installed = resolve('holdfast/package.json');
+    return installed && path.dirname(installed);
+}
+
 // Returns { file, advice }: the addon, or no file; and what to do if it can't be loaded.
 function locate() {
-    const top = typeof __dirname === 'string' ? path.join(__dirname, '..') : process.cwd();
-    const built = path.join(top, 'build', 'holdfast.node');
     const rebuild = 'Run `npm rebuild holdfast`: it takes gcc, pkg-config, meson and ninja, and ' +
         `with --ignore-scripts npm builds nothing. ${ALONE}`;
     if (process.env.HOLDFAST_ADDON) return { file: process.env.HOLDFAST_ADDON, advice: rebuild };
+    const top = home();
     // Only a checkout can build it.
-    if (fs.existsSync(built) || fs.existsSync(path.join(top, 'install.js')))
-        return { file: built, advice: rebuild };
+    if (top && fs.existsSync(path.join(top, 'install.js')))
+        return { file: path.join(top, 'build', 'holdfast.node'), advice: rebuild };
     const platform = `${process.platform}-${process.arch}`;
     if (!PLATFORMS.includes(platform)) {
         return { why: `there is no binary for ${platform}`,
