@@ -8,6 +8,7 @@ const { offAbort, onAbort } = require('./signals.js');
 const E_TIMEOUT = new byCode.TIMEOUT('TIMEOUT', 'timeout while waiting for the lock');
 const E_CANCELED = new byCode.CANCELED('CANCELED', 'the request for the lock was canceled');
 const E_ALREADY_LOCKED = new byCode.BUSY('BUSY', 'already locked');
+const LONGEST_MS = 2 ** 31 - 1; // of a timer
 const NONE = Object.freeze({});
 
 // The waiters in order: by priority, and within a priority by the time of their call. Adding and
@@ -156,7 +157,7 @@ function queue(line, options, weight, late, left) {
     const { priority = 0, signal, wait: ms } = options;
     if (ms === 0 && !options.error) throw late(true);
     const promise = new Promise(keep), entry = new Entry(resolves, rejects, priority, weight);
-    if (signal || ms < 2 ** 31) limit(entry, ms, signal, late, left);
+    if (signal || ms < Infinity) limit(entry, ms, signal, late, left);
     line.put(entry);
     return promise;
 }
@@ -170,12 +171,17 @@ function limit(entry, ms, signal, late, left) {
     };
     const abort = signal && (() => give(signal.reason));
     if (signal) onAbort(signal, abort);
-    let timer;
-    if (ms < 2 ** 31) {
+    entry.ends = { timer: undefined, signal, abort };
+    if (ms < Infinity) {
         const at = late.length > 1 ? framesAbove(limit) : undefined; // it makes an error
-        timer = setTimeout(() => give(late(false, at)), ms);
+        after(entry.ends, ms, () => give(late(false, at)));
     }
-    entry.ends = { timer, signal, abort };
+}
+
+// Sets a timer, again and again if the time is longer than Node's timers can be.
+function after(ends, ms, call) {
+    const now = Math.min(ms, LONGEST_MS);
+    ends.timer = setTimeout(() => (ms > now ? after(ends, ms - now, call) : call()), now);
 }
 
 const late = (now, at) => (now ? new byCode.BUSY('BUSY', E_ALREADY_LOCKED.message)
@@ -269,7 +275,7 @@ class State extends Line {
         }
         if (ms === 0) return Promise.reject(late(true));
         const turn = new Promise(keep), job = new Job(resolves, priority, fn, this);
-        if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
+        if (signal || ms < Infinity) limit(job, ms, signal, late);
         this.put(job);
         return turn.then(start);
     }

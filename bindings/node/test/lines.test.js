@@ -4,7 +4,7 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const { Line } = require('../lib/line.js');
-const { KeyedMutex, Mutex, Semaphore } = require('../lib/mutex.js');
+const { KeyedMutex, Mutex, Semaphore, withTimeout } = require('../lib/mutex.js');
 
 const PATIENCE = { timeout: 300000 };
 const soon = () => new Promise((resolve) => setImmediate(resolve));
@@ -176,5 +176,44 @@ test('KeyedMutex: closing ends every wait, with a store or without', async () =>
         await assert.rejects(mutex.waitForUnlock('k'), { code: 'CANCELED' });
         await Promise.resolve(release()).catch(() => {});
         assert.equal(mutex.size, 0);
+    }
+});
+
+// Node's timers take 2^31 - 1 ms; longer ones fire at once.
+test('a wait of months ends when its time is over', async () => {
+    const { setTimeout, clearTimeout } = globalThis, timers = new Map();
+    let n = 0, passed = 0;
+    globalThis.setTimeout = (call, ms) => timers.set(++n, { call, ms }) && n;
+    globalThis.clearTimeout = (id) => timers.delete(id);
+    try {
+        const wait = 60 * 86400000, keyed = new KeyedMutex(), semaphore = new Semaphore(1);
+        const mutex = new Mutex(), late = { code: 'TIMEOUT' };
+        for (const lock of [mutex, semaphore]) await lock.acquire();
+        await keyed.acquire('key');
+        const ends = Promise.all([keyed.acquire('key', { wait: '60d' }), mutex.acquire({ wait }),
+            keyed.runExclusive('key', assert.fail, { wait }), semaphore.waitForUnlock(1, { wait }),
+            withTimeout(mutex, wait).acquire()].map((one) => assert.rejects(one, late)));
+        await soon();
+        assert.equal(timers.size, 5);
+        while (timers.size) {
+            const all = [...timers.values()];
+            timers.clear();
+            for (const { ms } of all) assert.ok(ms === all[0].ms && ms < 2 ** 31, `${ms} ms`);
+            passed += all[0].ms;
+            for (const { call } of all) call();
+        }
+        assert.equal(passed, wait);
+        await ends;
+        // A wait that is over for another reason leaves no timer.
+        const stop = new AbortController(), { signal } = stop;
+        const given = assert.rejects(mutex.acquire({ wait, signal }));
+        const [{ call }] = timers.values();
+        timers.clear();
+        call();
+        stop.abort();
+        await given;
+        assert.equal(timers.size, 0);
+    } finally {
+        Object.assign(globalThis, { setTimeout, clearTimeout });
     }
 });
