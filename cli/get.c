@@ -79,7 +79,8 @@ static void leave_unknown(const char *key)
     leave_now(hf_code_exit_status(HF_UNKNOWN));
 }
 
-/* Makes one attempt. A server has two seconds to answer, or until the limit if that is earlier. */
+/* Makes one attempt. If the store has a server, the attempt ends after QUICK_MS and LIMIT_END_MS,
+   or at the end that limit.c has noted if that is earlier. */
 static int try_in_time(hf *store, const struct want *want, struct got *ret, hf_error *err)
 {
     enum { QUICK_MS = 2000 };

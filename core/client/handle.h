@@ -371,7 +371,7 @@ static inline int hf__at_store(const struct hf_wait *w)
 /* Returns 1 if the wait is outside the queue, and pauses because many waits want to enter it. Then
    it looks only at the planned time: a notification would wake all such waits at once. */
 static inline int hf__backs_off(const struct hf_wait *w) { return w->refused || w->full; }
-/* Makes the expiry monitor look for this wait at that time. */
+/* Makes the expiry monitor check the wait's row at that time (wait_monitor.c). */
 static inline void hf__check_at(struct hf_wait *w, int64_t at_us)
 {
     hf__deadline_set(&w->h->checks, &w->check, at_us);

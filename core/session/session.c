@@ -222,7 +222,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
             rc = hf_fail(err, HF_UNAVAILABLE, 0,
                          "session: the store's answer took longer than its lease");
     } else if (t->keep_at_us != INT64_MAX) {
-        /* If this attempt has taken longer than that, the next one is made at once. */
+        /* If this time has passed when the attempt ends, the next attempt is made at once. */
         t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 24, SOON_US);
     }
     kick(s);

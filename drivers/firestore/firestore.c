@@ -229,7 +229,7 @@ static const char *set_database(hf_store *st, const hf_url *url)
     const char *database = url->path[0] == '/' ? url->path + 1 : url->path;
     if (!*database) database = "(default)";
     if (!id_of(url->host)) return "the project is missing: firestore://PROJECT/DATABASE";
-    if (!id_of(database)) return "the database: not a name of one";
+    if (!id_of(database)) return "the database: not a legal database name";
     if (url->port || *url->user || *url->password)
         return "a user, password or port means nothing here";
     int n = snprintf(st->place.documents, sizeof st->place.documents,

@@ -104,7 +104,7 @@ int hf__mg_document(const bson_iter_t *it, bson_t *ret)
 
 int hf__mg_garbled(const struct hf__mg_about *about, hf_error *err)
 {
-    return hf_fail(err, about->ambiguous, 0, "mongodb: %s '%s': not a reply of this request",
+    return hf_fail(err, about->ambiguous, 0, "mongodb: %s '%s': not a reply to this request",
                    about->what, about->key);
 }
 

@@ -223,8 +223,8 @@ int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *how,
     rc = hf_url_get(url, "collection", how->collection, sizeof how->collection);
     if (rc == HF_UNSUPPORTED) snprintf(how->collection, sizeof how->collection, "holdfast");
     if (rc == HF_INVALID || !legal_name(how->collection, 120, "$"))
-        return hf_fail(err, HF_INVALID, 0, "mongodb: open '%s': collection: not the name of one",
-                       url->safe);
+        return hf_fail(err, HF_INVALID, 0,
+                       "mongodb: open '%s': collection: not a legal collection name", url->safe);
     snprintf(how->how_to_empty, sizeof how->how_to_empty, "drop the collection %s",
              how->collection);
     if (!hf__mg_begin())

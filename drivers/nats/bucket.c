@@ -41,7 +41,7 @@ int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY])
     }
     int said = (int)json_integer_value(json_object_get(error, "err_code"));
     const char *text = json_string_value(json_object_get(error, "description"));
-    snprintf(why, HF_NATS_WHY, "%s", text ? text : "not a reply to that");
+    snprintf(why, HF_NATS_WHY, "%s", text ? text : "not a reply to this request");
     json_decref(all);
     if (no_memory) snprintf(why, HF_NATS_WHY, "out of memory");
     if (said < 10000) said = no_memory ? HF_NATS_NO_MEMORY : HF_NATS_GARBLED;

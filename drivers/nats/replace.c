@@ -123,7 +123,7 @@ static void conclude(struct change *c, const struct hf__nats_request *r, int rc,
              hf__nats_code(said) == HF_FULL)
         end(c, hf__nats_code(said), said_why); /* the server has refused it */
     else if (said != HF_NATS_BEHIND && said != HF_NATS_BEHIND_TOO)
-        end(c, HF_UNKNOWN, said ? said_why : "not a reply to that");
+        end(c, HF_UNKNOWN, said ? said_why : "not a reply to this request");
     json_decref(ack);
 }
 

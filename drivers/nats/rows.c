@@ -88,7 +88,8 @@ int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what
     json_int_t seq = json_integer_value(json_object_get(message, "seq"));
     int deleted = is_deleted(message), rc = 0;
     if (seq <= 0)
-        rc = hf_fail(err, HF_UNAVAILABLE, 0, "nats: %s '%s': not a reply to that", what, key);
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "nats: %s '%s': not a reply to this request", what,
+                     key);
     else if (deleted < 0)
         rc = hf_fail(err, deleted, 0, "nats: %s '%s': out of memory", what, key);
     else if (!deleted)

@@ -88,7 +88,8 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
 
-/* Returns 1 if the reply is a time as of TIME (seconds, microseconds) that a rev can have. */
+/* Returns 1 if the reply is a time as the command TIME gives it (seconds, microseconds), and a rev
+   can have it. */
 static int is_clock(const redisReply *r)
 {
     static const int64_t end[] = {(INT64_C(1) << 53) / 1000000, 1000000};

@@ -31,7 +31,7 @@ static int find_place(struct hf__s3_where *at, const hf_url *url, hf_error *err)
     const char *path = url->path + strspn(url->path, "/");
     size_t len = strlen(url->host);
     if (len < 3 || len > 63 || has_others(url->host, "-._"))
-        return bad(url, "the bucket", "not the name of one: s3://BUCKET/PREFIX", err);
+        return bad(url, "the bucket", "not a legal bucket name: s3://BUCKET/PREFIX", err);
     if (url->port) return bad(url, "the bucket", "a port belongs to ?endpoint=", err);
     snprintf(at->bucket, sizeof at->bucket, "%.63s", url->host);
     if (!*path) path = "holdfast";
@@ -51,7 +51,7 @@ static int find_endpoint(struct hf__s3_where *at, const hf_url *url, const char 
     if (!here || !*here) here = secure_getenv("AWS_DEFAULT_REGION");
     if (!*region) region = here && *here ? here : "us-east-1";
     if (strlen(region) > 63 || has_others(region, "-_"))
-        return bad(url, "region", "not the name of one", err);
+        return bad(url, "region", "not a legal region name", err);
     snprintf(at->sign, sizeof at->sign, "aws:amz:%s:s3", region);
     if (!at->endpoint[0])
         snprintf(at->endpoint, sizeof at->endpoint, "https://s3.%s.amazonaws.com", region);

@@ -169,7 +169,8 @@ int flag_read(const char *doing, PyObject *key, const char *name, PyObject *valu
 /* Reads a token, for `what` with this key (a str). Returns 0; -1, with an exception: it is no
    token. */
 int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret);
-/* Returns a str without NUL as bytes; NULL: there is an exception. The key may be NULL. */
+/* Returns the UTF-8 bytes of a str; NULL, with an exception: it is no str, or has a NUL. The key
+   may be NULL. */
 PyObject *text_bytes(const char *doing, PyObject *key, const char *name, PyObject *value);
 /* Returns the only positional argument, a key, as bytes; *ret_key is the key itself, borrowed. */
 PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key);

@@ -313,7 +313,7 @@ static void a_server_without_facets_is_asked_twice(void **state)
     said(get(), 0, NULL);
     assert_int_equal(row.rev, 0);
     answer_to("find")->json = CURSOR("7");
-    said(get(), HF_UNAVAILABLE, "not a reply of this request");
+    said(get(), HF_UNAVAILABLE, "not a reply to this request");
     answer_to("find")->json = CURSOR("{\"format\": 1}");
     said(get(), HF_CORRUPT, "isn't of Holdfast");
     mongodb->close(st);
@@ -341,7 +341,7 @@ static void what_is_no_reply_is_none(void **state)
     opened();
     for (size_t i = 0; i < COUNT(none); i++) {
         answer_to("aggregate")->json = none[i];
-        said(get(), HF_UNAVAILABLE, "mongodb: get 'k': not a reply of this request");
+        said(get(), HF_UNAVAILABLE, "mongodb: get 'k': not a reply to this request");
     }
     answer_to("aggregate")->json = CURSOR(""); /* no collection, so no time either */
     asked = 0;
@@ -510,7 +510,7 @@ static void a_list_shows_what_is_damaged(void **state)
         said(scans(""), HF_CORRUPT, "mongodb: list: a document whose _id is not a legal key");
     }
     answer_to("find")->json = CURSOR("7");
-    said(scans(""), HF_UNAVAILABLE, "not a reply of this request");
+    said(scans(""), HF_UNAVAILABLE, "not a reply to this request");
     *answer_to("find") = (struct answer){NULL, E(SERVER), 13};
     said(scans(""), HF_DENIED, "said so");
     mongodb->close(st);

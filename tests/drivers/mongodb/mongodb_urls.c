@@ -82,9 +82,9 @@ static void what_means_something_else_is_refused(void **state)
         {"readConcernLevel=local", "readConcernLevel must be linearizable"},
         {"readPreference=secondary", "readPreference must be primary"},
         {"retryWrites=maybe", "that is no boolean"},
-        {"collection=", "collection: not the name of one"},
-        {"collection=a%24b", "collection: not the name of one"},
-        {"collection=system.users", "collection: not the name of one"},
+        {"collection=", "collection: not a legal collection name"},
+        {"collection=a%24b", "collection: not a legal collection name"},
+        {"collection=system.users", "collection: not a legal collection name"},
     };
     static const char *const names[] = {"a%2fb", "a%20b", "a.b", "system.x"};
     char url[3000];
@@ -101,7 +101,7 @@ static void what_means_something_else_is_refused(void **state)
     snprintf(url, sizeof url, "mongodb://h/%064d", 0);
     said(opens(url), HF_INVALID, "not a legal database name");
     snprintf(url, sizeof url, "mongodb://h/db?collection=%0121d", 0);
-    said(opens(url), HF_INVALID, "collection: not the name of one");
+    said(opens(url), HF_INVALID, "collection: not a legal collection name");
     snprintf(url, sizeof url, "mongodb://h/db?collection=%0129d", 0);
     said(opens(url), HF_INVALID, "collection: ");
 }
