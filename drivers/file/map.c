@@ -241,7 +241,8 @@ static int open_or_create(hf_store *st, struct stat *s, int force, int existing,
         int rc = create(st, force, err);
         if (rc) return rc;
     }
-    return hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': it comes and goes", st->path);
+    return hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': the file is removed again and again",
+                   st->path);
 }
 
 /* Maps the file with address space for it to grow into, so that the mapping never moves. */

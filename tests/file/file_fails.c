@@ -294,7 +294,7 @@ static void what_comes_and_goes_is_given_up(void **state)
     assert_true(disarm());
     assert_int_equal(unlink(path), 0);
     arm("link", 1, 1000, 0, remove_it);
-    opens_as(url_text, HF_UNAVAILABLE, "comes and goes");
+    opens_as(url_text, HF_UNAVAILABLE, "removed again and again");
     assert_true(disarm());
     assert_int_equal(files(), 0);
 }
