@@ -187,23 +187,18 @@ class _Threads:
         self._idle = self._threads = 0
 
     def do(self, work: Callable[[], Any]) -> None:
+        """A signal handler may raise an exception here at any moment. So a thread is there, and
+        awake, before there is work for it: work that was taken on is always done."""
         with self._change:
-            self._work.append(work)
-            if self._idle >= len(self._work):   # an idle thread for each call
+            if self._idle <= len(self._work) and self._threads < self._most:
+                with contextlib.suppress(RuntimeError):     # no further thread can be started
+                    threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+                    self._threads += 1
+            if self._threads > 0:
                 self._change.notify()
+                self._work.append(work)
                 return
-            if self._threads >= self._most:
-                return
-            try:
-                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
-                self._threads += 1
-                return
-            except RuntimeError:    # no further thread can be started
-                if self._threads:
-                    return
-        with contextlib.suppress(IndexError):
-            while True:
-                self._work.popleft()()
+        work()
 
     def _next(self) -> Optional[Callable[[], Any]]:
         with self._change:
@@ -271,13 +266,17 @@ def _abandon(store: Any, waits: Any) -> None:
         do(store, waits.abandon, True)
 
 
-def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseException]) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseException],
+         releases: bool) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+    elif error is not None and releases:    # which may say that the lock was lost
+        future.get_loop().call_exception_handler({
+            'message': 'holdfast: a release failed after its task was cancelled',
+            'exception': error})
 
 
 async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
@@ -310,11 +309,14 @@ async def in_thread(store: Any, function: Callable[..., T], *args: Any,
         except BaseException as raised:     # noqa: B036  raised again in the task
             error = raised
         with contextlib.suppress(RuntimeError):     # the loop is closed
-            running.call_soon_threadsafe(_end, done, result, error)
+            running.call_soon_threadsafe(_end, done, result, error, releases)
         error = None    # its traceback refers to this frame
 
     do(store, work, releases)
-    return await asyncio.shield(done)
+    try:
+        return await done
+    finally:
+        done.cancel()   # of a coroutine that was closed: nobody asks for an exception any more
 
 
 # ---- losses ----

@@ -3,6 +3,7 @@
     loop_test.py URL [NAME]
 """
 import asyncio
+import collections
 import gc
 import sys
 import threading
@@ -116,6 +117,72 @@ def a_thread_that_has_nothing_to_do_ends():
         assert done.acquire(timeout=PATIENCE)
     finally:
         _aio._Threads.IDLE = idle
+
+
+def what_a_signal_interrupts_is_done_or_not_taken_on():
+    """A release that nobody does would leave its key held as long as the process lives."""
+    class Interrupted(collections.deque):
+        def append(self, work):
+            super().append(work)
+            raise KeyboardInterrupt
+
+    idle, _aio._Threads.IDLE = _aio._Threads.IDLE, 10 * PATIENCE
+    threads, done = _aio._Threads(1), threading.Semaphore(0)
+    threads._work = Interrupted()
+    try:
+        with no_hang():
+            for thread in 'new', 'idle':
+                try:
+                    threads.do(done.release)
+                    raise AssertionError('not interrupted')
+                except KeyboardInterrupt:
+                    pass
+                assert done.acquire(timeout=PATIENCE), thread
+                until(lambda: threads._idle, 'it has work')
+    finally:
+        _aio._Threads.IDLE = idle
+
+
+def what_fails_after_its_task_was_cancelled_is_told_once():
+    """A release may tell of a loss, in words of this package. Nobody asks for what else fails."""
+    class Store:
+        _is_near = False
+
+    class Error(Exception):
+        def __del__(self):
+            dropped.set()
+
+    async def failing(way):
+        go = threading.Event()
+
+        def fail():
+            assert go.wait(PATIENCE)
+            raise Error(way.__name__)
+
+        dropped.clear()
+        del told[:]
+        task = asyncio.ensure_future(way(Store(), fail))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        del task    # with the future that it waited for
+        go.set()
+        while not dropped.is_set():
+            await asyncio.sleep(0.001)
+            gc.collect()
+        return told
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: told.append((context['message'], str(context['exception']))))
+        assert await failing(_aio.call) == []
+        assert await failing(_aio.release) == [
+            ('holdfast: a release failed after its task was cancelled', 'release')]
+
+    told, dropped = [], threading.Event()
+    with no_hang():
+        asyncio.run(main())
 
 
 def a_block_of_a_watch_in_a_loop_does_not_wait():
