@@ -35,6 +35,7 @@ import os
 import re
 import string
 import sys
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, List, \
     NamedTuple, Optional, Type, TypeVar, Union, cast
@@ -131,7 +132,7 @@ class Event:
     """An event that is done once: the object of `with store.once(key)`. It is true if this program
     is to do the work; then set `result` (a str), and leave the block without an exception to
     mark the event as done. If it is false, done_us, owner and result say when, by whom and with
-    what result the work was done."""
+    what result the work was done. One block at a time may be entered with it."""
 
     def __init__(self, store: 'Store', key: str, options: OnceOptions) -> None:
         store._check(True, key, **options)
@@ -142,6 +143,7 @@ class Event:
         self.done_us: int = 0
         self.owner: str = ''
         self._entered, self._result = False, ''
+        self._inside = threading.Lock()
 
     def __bool__(self) -> bool:
         if not self._entered:
@@ -169,8 +171,19 @@ class Event:
         self.run, self._entered = self.lock is not None, True
         return self
 
+    def _enter(self) -> None:
+        """The end of a block of another thread or task would mark this one's event."""
+        if not self._inside.acquire(blocking=False):
+            raise RuntimeError(f'once({self.key!r}): a block of this object is being run: each '
+                               'block needs a once(key) of its own')
+
     def __enter__(self) -> 'Event':
-        return self._begun(self._store._once_begin(self.key, **self._options))
+        self._enter()
+        try:
+            return self._begun(self._store._once_begin(self.key, **self._options))
+        except BaseException:
+            self._inside.release()
+            raise
 
     @property
     def done(self) -> float:
@@ -181,7 +194,12 @@ class Event:
     __exit__ = _leave_event
 
     async def __aenter__(self) -> 'Event':
-        return self._begun(await _aio.wait(self._store, self._begin))
+        self._enter()
+        try:
+            return self._begun(await _aio.wait(self._store, self._begin))
+        except BaseException:
+            self._inside.release()
+            raise
 
     def _begin(self, box: Any, number: int) -> Any:
         return self._store._start(box, number, True, self.key, **self._options)
@@ -279,14 +297,16 @@ class Store(_holdfast.Store):
                 owner: Optional[str] = None, note: Optional[str] = None,
                 io_timeout: Optional[Time] = None, existing: bool = False) -> S:
         _aio.refuse_greenlets()
-        return super().__new__(cls, _url_of(url), owner=owner, note=note, io_timeout=io_timeout,
+        made = super().__new__(cls, _url_of(url), owner=owner, note=note, io_timeout=io_timeout,
                                existing=existing)
+        _open_stores.add(made)
+        _close_at_the_end_of_a_child()
+        return made
 
     def __init__(self, url: 'Union[str, os.PathLike[str], None]' = None, *,
                  owner: Optional[str] = None, note: Optional[str] = None,
                  io_timeout: Optional[Time] = None, existing: bool = False) -> None:
-        _open_stores.add(self)
-        _close_at_the_end_of_a_child()
+        """The work is done in __new__, which a subclass can't leave out."""
 
     async def close_async(self) -> None:
         """As close(); other tasks run meanwhile."""

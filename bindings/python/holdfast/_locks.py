@@ -43,7 +43,9 @@ class Lock(_holdfast.Lock):
         await _aio.call(self.store, self.enter, where)
 
     async def __aenter__(self) -> 'Lock':
-        return self
+        if not self.held:
+            await self.release_async()  # which says why
+        return self.__enter__()
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
         await _aio.release(self.store, self.__exit__, kind, value, traceback)

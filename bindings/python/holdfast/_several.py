@@ -43,9 +43,23 @@ class Locks(List[Lock]):
                 stack.push_async_callback(lock.release_async)
 
     def __enter__(self) -> 'Locks':
+        try:
+            for lock in self:
+                lock.__enter__()
+        except BaseException:
+            with contextlib.suppress(HoldfastError):
+                self.release()
+            raise
         return self
 
     async def __aenter__(self) -> 'Locks':
+        try:
+            for lock in self:
+                await lock.__aenter__()
+        except BaseException:
+            with contextlib.suppress(HoldfastError):
+                await self.release_async()
+            raise
         return self
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:

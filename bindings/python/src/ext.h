@@ -262,7 +262,7 @@ void lock_note_frame(lock *l, PyObject *frame, unsigned how);
 PyObject *lock_note(lock *l, PyObject *args);
 PyObject *lock_warn_of_release(const hf_error *err); /* returns None; NULL: the program has warnings
                                                         raised as exceptions */
-void lock_complain(lock *l);                         /* called when the lock was dropped without
+void lock_complain(lock *l, int raised);             /* called when the lock was dropped without
                                                         being released */
 
 /* Makes a lock that takes over the grant of a dropped one, and releases it in a thread (the

@@ -215,14 +215,6 @@ static PyObject *lock_exit(lock *l, PyObject *args)
     return lock_leave_block(l, raised_of(args));
 }
 
-static PyObject *lock_enter(lock *l, PyObject *unused)
-{
-    (void)unused;
-    l->touched = 1;
-    Py_INCREF(l);
-    return (PyObject *)l;
-}
-
 static int lock_bool(lock *l)
 {
     l->touched = ASKED_WRONGLY;
@@ -420,6 +412,22 @@ static PyObject *lock_held(lock *l, void *unused)
     return PyBool_FromLong(left_ms(l) > 0);
 }
 
+/* The body of a block without a hold must not begin. The release says why the hold is over. */
+static PyObject *lock_enter(lock *l, PyObject *unused)
+{
+    (void)unused;
+    l->touched = 1;
+    if (left_ms(l) > 0) {
+        Py_INCREF(l);
+        return (PyObject *)l;
+    }
+    PyObject *ended = lock_release_now(l, NULL);
+    if (!ended) return NULL;
+    Py_DECREF(ended);
+    return raise_why(HF_LOST, "enter the block of", l->key,
+                     "this lock was released; 'with store.lock(key)' acquires the key each time");
+}
+
 static PyObject *lock_is_mine(lock *l, void *unused)
 {
     (void)unused;
@@ -451,7 +459,7 @@ static PyObject *lock_repr(lock *l)
 /* ---- the end ---- */
 
 /* Warns about a lock that was dropped without being released, and releases it. */
-static void drop(lock *l)
+static void drop(lock *l, int raised)
 {
     store *s = l->store;
     if (dead(l)) { /* the lock is the parent's, from before a fork */
@@ -469,7 +477,7 @@ static void drop(lock *l)
         take(l);
         return;
     }
-    if (!l->handed_over) lock_complain(l);
+    if (!l->handed_over) lock_complain(l, raised);
     lock *to = lock_successor(l);
     if (!l->l) { /* code that handles the warning has closed the store */
         Py_XDECREF(to);
@@ -499,7 +507,7 @@ static void lock_dealloc(lock *l)
     if (l->l && !l->ended) {
         PyObject *t, *v, *b;
         PyErr_Fetch(&t, &v, &b);
-        drop(l);
+        drop(l, !!t);
         PyErr_Restore(t, v, b);
     }
     if (l->prev) lock_delist(l); /* its store was closed, perhaps just now */

@@ -72,27 +72,36 @@ static PyObject *leave_all(PyObject *list, PyObject *args)
     return call_each(list, "__exit__", args);
 }
 
+/* Another block may be entered with the event. */
+static void event_left(PyObject *event)
+{
+    PyObject *inside = PyObject_GetAttrString(event, "_inside");
+    PyObject *left = inside ? PyObject_CallMethod(inside, "release", NULL) : NULL;
+    if (!left) PyErr_Clear(); /* it was left already */
+    Py_XDECREF(left);
+    Py_XDECREF(inside);
+}
+
 /* Marks the event as done unless its block raised; releases its key if that didn't free it. */
 static PyObject *leave_event(PyObject *event, PyObject *args)
 {
     struct raised all = {NULL, NULL, NULL};
     PyObject *kind, *value, *trace;
     if (!PyArg_ParseTuple(args, "OOO:__exit__", &kind, &value, &trace)) return NULL;
-    PyObject *held = PyObject_GetAttrString(event, "lock");
-    if (!held || held == Py_None) return held;
-    if (kind == Py_None) {
+    PyObject *held = PyObject_GetAttrString(event, "lock"), *mine = NULL;
+    if (held && held != Py_None && kind == Py_None) {
         PyObject *result = PyObject_GetAttrString(event, "_result");
         ended(result ? PyObject_CallMethod(held, "_finish", "(O)", result) : NULL, &all);
         Py_XDECREF(result);
         kind = PyExc_RuntimeError;
     }
-    PyObject *mine = PyObject_GetAttrString(held, "_is_mine");
-    if (!mine)
-        add_raised(&all);
-    else if (PyObject_IsTrue(mine))
+    if (held && held != Py_None) mine = PyObject_GetAttrString(held, "_is_mine");
+    if (mine && PyObject_IsTrue(mine))
         ended(PyObject_CallMethod(held, "__exit__", "OOO", kind, value, Py_None), &all);
+    if (PyErr_Occurred()) add_raised(&all);
+    event_left(event);
     Py_XDECREF(mine);
-    Py_DECREF(held);
+    Py_XDECREF(held);
     return none_or(&all);
 }
 

@@ -9,7 +9,7 @@ import sys
 import threading
 
 import holdfast
-from own import MORE, URL, free, key, program
+from own import MORE, NEAR, URL, free, key, program
 from tap import PATIENCE, no_hang, run_functions, until
 
 SEVERAL = ({'shared': True}, {'limit': 3})
@@ -226,6 +226,94 @@ def an_inner_block_that_is_left_in_another_frame_ends_itself():
             outer.confirm()
             assert outer.held and not inner.held
         assert free(lock.key)
+
+
+def no_block_begins_without_a_hold():
+    """As where a module acquires once, and uses the lock in each call of a function."""
+    async def in_loop(held):
+        async with held:
+            ran.append(held)
+
+    def plain(held):
+        with held:
+            ran.append(held)
+
+    def refused(enter, held, why):
+        try:
+            enter(held)
+        except holdfast.LockLost as error:
+            assert why in str(error) and name in str(error), error
+        else:
+            raise AssertionError('entered')
+        assert not ran
+
+    ran = []
+    with holdfast.open(URL) as store:
+        for enter in plain, lambda held: asyncio.run(in_loop(held)):
+            name = key()
+            for acquire in store.acquire, lambda name: store.acquire_all([name + '/0', name]):
+                held = acquire(name)
+                enter(held)
+                assert ran.pop() is held
+                refused(enter, held, 'this lock was released')
+            held = store.acquire(name)
+            store.break_(name, held.token)
+            if not NEAR:
+                try:
+                    held.confirm()
+                except holdfast.LockLost:
+                    pass
+            refused(enter, held, 'is over')
+            both = store.acquire_all([name, name + '/1'])
+            both[0].release()
+            refused(enter, both, 'this lock was released')
+            assert free(name + '/1')
+            with store.acquire(name) as held:   # in blocks of its own, too
+                with held:
+                    assert held.held
+                assert not held.held
+
+
+def an_event_has_one_block_at_a_time():
+    """The end of the first block would mark the event that the second one works on."""
+    async def in_loop():
+        async with event:
+            pass
+
+    def plain():
+        with event:
+            pass
+
+    with holdfast.open(URL) as store:
+        name = key()
+        event = store.once(name)
+        with event:
+            for enter in plain, lambda: asyncio.run(in_loop()):
+                try:
+                    enter()
+                    raise AssertionError('entered')
+                except RuntimeError as error:
+                    assert name in str(error) and 'once(key) of its own' in str(error), error
+            assert event and event.lock.held
+        assert store.peek(name).done
+        with event:     # one after the other
+            assert not event
+        store.forget(name)
+        for error in ValueError, asyncio.CancelledError:
+            try:
+                with event:
+                    assert event
+                    raise error
+            except error:
+                pass
+        with store.lock(name):
+            again = store.once(name, wait=0)
+            for _ in range(2):
+                try:
+                    again.__enter__()
+                    raise AssertionError('entered')
+                except holdfast.LockUnavailable:
+                    pass
 
 
 def stacks_end_in_any_order():

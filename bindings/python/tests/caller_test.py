@@ -292,6 +292,37 @@ def a_lock_has_no_truth_value():
         assert free(name)
 
 
+def a_lock_that_a_signal_s_exception_drops_is_released_without_a_warning():
+    """The program had no chance to keep it, and is told by the exception."""
+    def interrupt(frame, event, function):
+        if event == 'c_return' and function.__name__ == 'acquire':
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    def one():
+        store.acquire(name)
+
+    def several():
+        store.acquire_all([name, name + '/2'])
+
+    with holdfast.open(URL) as store:
+        name = key()
+        for acquire in one, several:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter('always')
+                try:
+                    sys.setprofile(interrupt)
+                    acquire()
+                    raise AssertionError('not interrupted')
+                except KeyboardInterrupt as error:
+                    (lambda: None)()    # where an exception for this thread would be raised
+                    assert not error.__context__
+                finally:
+                    sys.setprofile(None)
+            assert not said, said[0].message
+            assert free(name)
+
+
 def a_lock_that_is_dropped_at_once_is_an_error_at_once():
     ran = []
 

@@ -364,7 +364,15 @@ def the_interpreter_ends_while_locks_are_held():
     for text in ('held = store.acquire("end/1")',
                  'held = [store.acquire("end/1")]; held.append(held)',
                  'block = store.lock("end/1"); block.__enter__()',
-                 'sys.stuck = store.acquire("end/1")'):
+                 'sys.stuck = store.acquire("end/1")',
+                 '''
+class Mine(holdfast.Store):
+    def __init__(self, url):
+        self.name = "mine"
+mine = Mine(sys.argv[1])
+held = mine.acquire("end/1")
+import ctypes
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(mine))      # no collector drops it'''):
         program(OPENING + text)
         assert PRIVATE or free('end/1')
     said = program(OPENING + 'held = store.acquire("end/1")\nraise SystemExit(3)', expected=3)

@@ -221,16 +221,16 @@ def each_is_released_and_the_last_failure_tells_the_one_before():
     keys = _keys('a', 'b', 'c')
     with holdfast.open(URL) as one, holdfast.open(URL) as two:
         def lose():
-            locks = one.acquire_all(keys, lease='1m')
             for name in keys[:2]:
                 two.break_(name, two.peek(name).holders[0].token)
-            return locks
 
-        error = _raised(holdfast.LockLost, lambda: lose().release())
+        locks = one.acquire_all(keys, lease='1m')
+        lose()
+        error = _raised(holdfast.LockLost, locks.release)
         assert (error.key, error.__context__.key) == (keys[0], keys[1])
-        locks = lose()
         try:
-            with locks:
+            with one.acquire_all(keys, lease='1m'):
+                lose()
                 raise ValueError('the body')
         except ValueError as error:
             assert sum(name in str(error.__notes__) for name in keys) == 2, error.__notes__
