@@ -1,6 +1,7 @@
 // What the program has dropped without ending it. The collector reports it here.
 'use strict';
 const native = require('./native.js');
+const { offAbort } = require('./signals.js');
 
 const warn = (text) => process.emitWarning(text,
     { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
@@ -34,4 +35,10 @@ const stores = new FinalizationRegistry(async ({ id, url }) => {
     warned.add(url);
 });
 
-module.exports = { giveBack, locks, stores };
+// A list or a watch has a thread, and its store stays open.
+const streams = new FinalizationRegistry(({ id, signal, abort }) => {
+    native.stop(id);
+    if (signal) offAbort(signal, abort);
+});
+
+module.exports = { giveBack, locks, stores, streams };

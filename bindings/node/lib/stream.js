@@ -1,6 +1,7 @@
 // What list and watch show of a store's keys, as it comes.
 'use strict';
 const { asyncDispose } = require('./dispose.js');
+const dropped = require('./dropped.js');
 const { framesAbove, fromAddon, withFrames } = require('./errors.js');
 const native = require('./native.js');
 const { offAbort, onAbort } = require('./signals.js');
@@ -11,7 +12,10 @@ const shown = ({ holders, waiters, ...info }) => ({ ...info,
     holders: Array.from(holders, (party) => ({ ...party })),
     waiters: Array.from(waiters, (party) => ({ ...party })) });
 
-// An async iterator.
+const awaited = new Set(); // streams that a consumer waits for: nothing else keeps them in memory
+
+// An async iterator. The functions that the addon and a signal have of it don't keep it in memory,
+// so it ends if the program drops it.
 class Stream {
     #id;
     #store; // so that it isn't dropped meanwhile
@@ -20,34 +24,44 @@ class Stream {
     #waiting = [];
     #over;
     #error;
-    #unlisten;
+    #signal;
+    #abort;
 
     constructor(store, id, prefix, watches, signal) {
-        const at = framesAbove(Stream);
+        const weak = new WeakRef(this), at = framesAbove(Stream);
         this.#store = store;
-        this.#id = native.stream(id, prefix, watches, (info, failure) => {
-            if (info) this.#items.push(shown(info));
-            else this.#end(failure && withFrames(fromAddon(failure), at));
-            this.#serve();
-        });
-        if (!signal) return;
-        const abort = () => {
-            this.#end(signal.reason);
-            this.#serve();
-        };
-        if (signal.aborted) {
+        this.#id = native.stream(id, prefix, watches, Stream.#taker(weak, at));
+        const abort = Stream.#ender(weak, signal);
+        if (signal?.aborted) {
             abort();
             return;
         }
-        onAbort(signal, abort);
-        this.#unlisten = () => offAbort(signal, abort);
+        if (signal) onAbort(signal, abort);
+        this.#signal = signal;
+        this.#abort = abort;
+        dropped.streams.register(this, { id: this.#id, signal, abort });
+    }
+
+    static #taker(weak, at) {
+        return (info, failure) => {
+            if (info) weak.deref()?.#items.push(shown(info));
+            else weak.deref()?.#end(failure && withFrames(fromAddon(failure), at));
+            weak.deref()?.#serve();
+        };
+    }
+
+    static #ender(weak, signal) {
+        return () => {
+            weak.deref()?.#end(signal.reason);
+            weak.deref()?.#serve();
+        };
     }
 
     #end(error) {
         if (this.#over) return;
         this.#over = true;
         this.#error = error;
-        this.#unlisten?.();
+        if (this.#signal) offAbort(this.#signal, this.#abort);
         this.#store = undefined;
         native.stop(this.#id);
     }
@@ -57,6 +71,7 @@ class Stream {
             native.pend(-1);
             this.#give(this.#waiting.shift());
         }
+        if (!this.#waiting.length) awaited.delete(this);
     }
 
     #give({ resolve, reject }) {
@@ -77,6 +92,7 @@ class Stream {
     next() {
         return new Promise((resolve, reject) => {
             this.#waiting.push({ resolve, reject });
+            awaited.add(this);
             native.pend(1); // a consumer waits, so the process stays alive
             this.#serve();
         });

@@ -83,7 +83,7 @@ test('locks that were given back, or are detached, are dropped without a word', 
     assert.deepEqual(warned, []);
 });
 
-// Uses six stores of which it keeps what they gave, but not the stores.
+// Uses eight stores of which it keeps what they gave, but not the stores.
 async function useDropped(isDropped) {
     const waited = fresh();
     const held = await store.acquire(waited, { lease: '1h' }); // isn't renewed
@@ -96,6 +96,11 @@ async function useDropped(isDropped) {
         await its.confirm();
     }));
     await use((one) => one.stats());
+    const { signal } = new AbortController(); // of a whole program
+    await use((one) => one.watch(waited, { signal }).next());
+    const later = fresh(), watching = use(async (one) => {
+        for await (const { key } of one.watch(later)) return key;
+    });
     await collected(isDropped);
     for (const one of [lock, detached]) await one.confirm();
     assert.equal((await shows.next()).value.key, waited);
@@ -103,13 +108,17 @@ async function useDropped(isDropped) {
     for (const one of [await wait, lock, detached]) await one.release();
     await running;
     await shows.return();
+    const seen = await store.acquire(later);
+    assert.equal(await watching, later);
+    await seen.release();
+    assert.equal(signal.aborted, false);
 }
 
 test('a store that is dropped is closed, when nothing uses it', PATIENCE, async () => {
     if (url.startsWith('mem:')) return;
     const [{ code, message }] = await warnings((warned) => closings(async (closing) => {
         await useDropped(() => warned.length);
-        await collected(() => closing.length === 6);
+        await collected(() => closing.length === 8);
         await Promise.all(closing);
     }));
     assert.equal(code, 'HOLDFAST_DROPPED');
