@@ -135,7 +135,8 @@ static int acquire(const struct command *self, int argc, char **argv)
         return got.status;
     }
     status = tell(&got, o.json, hf_session_fd(store) >= 0);
-    waiting_line_join();
+    /* The shell waits for the end of this process, while the lease runs. */
+    if (!waiting_line_ended()) leave_now(status);
     return status;
 }
 

@@ -311,6 +311,8 @@ void owner_mark(const char *owner, char *to, size_t cap);
 void waiting_line_begin(hf *store, const struct want *want);
 /* Removes the line at once. The thread may still wait for the store. */
 void waiting_line_end(void);
+/* Returns 1 if the thread has ended, or wasn't started; 0: it still waits for the store. */
+int waiting_line_ended(void);
 /* Waits for the end of the thread. Called before the store is closed. */
 void waiting_line_join(void);
 

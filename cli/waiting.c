@@ -127,6 +127,12 @@ void waiting_line_end(void)
     (void)n; /* an empty eventfd takes it */
 }
 
+int waiting_line_ended(void)
+{
+    if (line.runs && !pthread_tryjoin_np(line.thread, NULL)) line.runs = 0;
+    return !line.runs;
+}
+
 void waiting_line_join(void)
 {
     if (line.runs) pthread_join(line.thread, NULL);

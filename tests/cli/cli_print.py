@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What prints on standard output while nobody takes that: a signal ends it. Prints TAP."""
+"""What the command prints delays nothing: a signal ends it while nobody takes its output, and a
+slow look of the live line delays no grant. Prints TAP."""
 import os
 import pty
 import random
@@ -9,7 +10,10 @@ import sys
 import termios
 import time
 
-from cli_tty import HOLDFAST, LIMIT, await_that, in_background, is_free, key, main, stop
+from cli_tty import (HOLDFAST, LIMIT, await_that, holdfast, in_background, is_free, key, main,
+                     stop)
+
+FAULTY = HOLDFAST.removesuffix('cli/holdfast') + 'tests/holdfast-faults'
 
 
 def full_pipe():
@@ -89,6 +93,25 @@ def test_a_signal_ends_watch_while_nobody_takes_its_output(terminal):
         for more in [], ['--json']:
             assert ended_by_term(stuck, 'watch', key(), *more, ready=prints) == 143
     stop(holder)
+
+
+def test_a_look_of_the_live_line_that_takes_long_delays_neither_command_nor_grant(terminal):
+    """The line looks at both keys; the request waits for the second, so only the line reads the
+    first, and that takes an hour."""
+    os.environ['HOLDFAST_STORE'] = 'sqlite:' + os.path.abspath('store.db')
+    for words, then in (('run $K-a $K-b -- touch ran', ''),
+                        ('acquire --lease 1h $K-a $K-b >grants', '; touch ran')):
+        holder = in_background('run', key() + '-b', '--', 'sleep', '1200')
+        await_that('held', lambda: '"waiters"' in holdfast('show', '--json', key() + '-b').stdout)
+        t = terminal()
+        t.do(f"cd {os.getcwd()}; HOLDFAST_FAULT='get@{key()}-a:*:delay=3600000' {FAULTY} "
+             + words + then)
+        await_that('in line', lambda: holdfast('show', '--json', key() + '-b').stdout.count(
+            '"held":false,"token":null') == 1)
+        stop(holder)
+        await_that('the command has run', lambda: os.path.exists('ran'))
+        assert t.status() == 0
+        os.remove('ran')
 
 
 if __name__ == '__main__':

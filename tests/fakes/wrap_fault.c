@@ -8,7 +8,8 @@
  *            instant                see below
  *     OP     get replace acquire update scan sync enter session alive lease keep left end listen
  *            watch interrupt inspect close,
- *            or any: one of get, replace, acquire, update, scan, sync
+ *            or any: one of get, replace, acquire, update, scan, sync;
+ *            OP@KEY: only those for this key
  *     WHICH  N: the N-th such call of this handle, from 1;  N+: that and all later;  *: every one
  *     WHAT   before        it doesn't take effect, and the reply is lost
  *            after         it takes effect, and the reply is lost
@@ -42,7 +43,8 @@ enum { RULES = 16, ANY = HF__OPS, RANDOM = HF__OPS + 1 };
 enum what { BEFORE, AFTER, DELAY, LATE, CODE };
 
 struct rule {
-    int op; /* enum hf__op, ANY, RANDOM */
+    int op;       /* enum hf__op, ANY, RANDOM */
+    char key[64]; /* "": of any key, and of none */
     enum what what;
     uint64_t first, last; /* which calls, from 1 */
     int code, ms;
@@ -92,7 +94,7 @@ static int parse_op(const char **at, int *ret)
 {
     for (int i = 0; i < HF__OPS; i++) {
         const char *from = *at;
-        if (match(&from, hf__op_name((enum hf__op)i)) && *from == ':') {
+        if (match(&from, hf__op_name((enum hf__op)i)) && (*from == ':' || *from == '@')) {
             *at = from;
             *ret = i;
             return 1;
@@ -100,6 +102,16 @@ static int parse_op(const char **at, int *ret)
     }
     *ret = ANY;
     return match(at, "any");
+}
+
+static int parse_key(const char **at, struct rule *r)
+{
+    if (!match(at, "@")) return 1;
+    size_t n = strcspn(*at, ":");
+    if (!n || n >= sizeof r->key) return 0;
+    memcpy(r->key, *at, n);
+    *at += n;
+    return 1;
 }
 
 static int parse_which(const char **at, struct rule *r)
@@ -164,8 +176,8 @@ static int parse_random(const char **at, struct rule *r)
 static int parse_rule(const char **at, struct rule *r)
 {
     if (match(at, "random")) return parse_random(at, r);
-    return parse_op(at, &r->op) && match(at, ":") && parse_which(at, r) && match(at, ":") &&
-           parse_what(at, r);
+    return parse_op(at, &r->op) && parse_key(at, r) && match(at, ":") && parse_which(at, r) &&
+           match(at, ":") && parse_what(at, r);
 }
 
 static int parse(struct fault *f, const char *plan, hf_error *err)
@@ -203,9 +215,10 @@ static void wait_ms(int ms)
     nanosleep(&t, NULL);
 }
 
-/* The n-th call of `op`, the m-th of any (0: isn't counted as one). NULL: leave it alone. */
-static const struct rule *decide(const struct fault *f, enum hf__op op, uint64_t n, uint64_t m,
-                                 struct rule *scratch)
+/* The call is the n-th of its operation, the m-th of any (0: isn't counted as one). NULL: leave it
+   alone. */
+static const struct rule *decide(const struct fault *f, const struct hf__call *c, uint64_t n,
+                                 uint64_t m, struct rule *scratch)
 {
     for (int i = 0; i < f->rules; i++) {
         const struct rule *r = &f->rule[i];
@@ -216,7 +229,8 @@ static const struct rule *decide(const struct fault *f, enum hf__op op, uint64_t
             scratch->what = x & 1 ? BEFORE : AFTER;
             return scratch;
         }
-        uint64_t at = r->op == ANY ? m : r->op == (int)op ? n : 0;
+        uint64_t at = r->op == ANY ? m : r->op == (int)c->op ? n : 0;
+        if (*r->key && (!c->key || strcmp(c->key->text, r->key))) continue;
         if (at && at >= r->first && at <= r->last) return r;
     }
     return NULL;
@@ -237,7 +251,7 @@ static int before(struct hf__wrap *w, struct hf__call *c, hf_error *err)
     uint64_t n = count(&f->calls[c->op]);
     uint64_t m = c->op <= HF__OP_SYNC ? count(&f->calls[ANY]) : 0;
     count(&counts.calls);
-    const struct rule *r = decide(f, c->op, n, m, &scratch);
+    const struct rule *r = decide(f, c, n, m, &scratch);
     if (!r) return 0;
     count(&counts.injected);
     switch (r->what) {
