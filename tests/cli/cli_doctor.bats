@@ -157,3 +157,22 @@ state_of() { sed -n 's/.*) \(.\).*/\1/p' "/proc/$1/stat" 2>state.err || true; }
     run holdfast ls holdfast-bench/
     [ -z "$output" ]
 }
+
+@test "bench: a pair takes what its requests take, no less, and no more than there was time for" {
+    export HOLDFAST_DRIVERS=$BUILD HOLDFAST_STORE=sqlite:$PWD/store.db HOLDFAST_TRACE=$PWD/trace
+    HOLDFAST_FAULT='acquire:*:delay=20,replace:*:delay=20' python3 - "$(the_command)" <<'END'
+import json, subprocess, sys, time
+began = time.monotonic_ns()
+out = subprocess.run([sys.argv[1], 'bench', '--json'], check=True, stdout=subprocess.PIPE).stdout
+took_ns = time.monotonic_ns() - began
+pair, handover = map(json.loads, out.splitlines())
+calls = [line.split()[1] for line in open('trace') if "'holdfast-bench/" in line]
+calls = calls[:calls.index('acquire', 1)]   # then the processes begin that hand over
+pairs = len(calls) / 2
+assert (pair['unit'], handover['unit']) == ('ns', 'us')
+assert pair['low'] >= 40e6 and pair['value'] >= 40e6, pair
+# Each sample, of which one may be lower, has at most two pairs.
+assert pairs >= 7 and pair['low'] * (pairs - 2) <= took_ns, (pair, pairs, took_ns)
+assert handover['low'] >= 20e3 and handover['low'] * 1e3 <= took_ns, (handover, took_ns)
+END
+}
