@@ -13,8 +13,8 @@ import toolchain
 from libraries import libraries
 
 SUITE = 'bookworm'
-# What is in the root directory where programs are compiled.
-COMPILER = ['cmake', 'gcc', 'libc6-dev', 'make', 'pkg-config']
+# What is in the root directory where programs are compiled, and Debian's own tests run.
+COMPILER = ['autopkgtest', 'cmake', 'gcc', 'libc6-dev', 'make', 'pkg-config']
 
 # Mounts are this command's own; all that it starts ends with it. $0: the root directory; words up
 # to -- are directories of the host that are there by the same path.

@@ -196,6 +196,20 @@ def library(root):
     pages(root, '3')
 
 
+def autopkgtest(root):
+    """The tests that the source package brings, by Debian's runner of them."""
+    dsc, archive = (toolchain.read(glob.glob(os.path.join(OUT, '*.dsc'))[0]),
+                    glob.glob(os.path.join(OUT, '*.debian.tar.xz'))[0])
+    point('\nTestsuite: autopkgtest\n' in dsc, 'the source package says that it has tests', dsc)
+    os.mkdir(root.real('/tmp/source'))
+    toolchain.run('tar', '-xJf', archive, '-C', root.real('/tmp/source'), 'debian/tests')
+    status, said = root.run('autopkgtest', '--no-built-binaries', '/tmp/source', '--', 'null')
+    results = dict(re.findall(r'^(\w+) +(PASS|FAIL|SKIP)', said.split('@@ summary')[-1],
+                              flags=re.M))
+    point(status == 0 and results == {'command': 'PASS', 'library': 'PASS'},
+          'autopkgtest: they pass', f'status {status}\n{said}')
+
+
 def needed(debs, headers):
     """What our packages depend on: libholdfast-dev, or all the others."""
     return sorted({name for package, deb in debs.items() if (package == 'libholdfast-dev') ==
@@ -224,10 +238,12 @@ def main():
         gone(root, before, names)
         compiler = COMPILER + needed(debs, True)
         root = Root(os.path.join(work, 'dev'), os.path.join(made(
-            compiler, '--include=' + ','.join(compiler)), 'root.tar'), debs.values())
+            compiler, '--include=' + ','.join(compiler)), 'root.tar'),
+                    [*glob.glob(os.path.join(base, 'debs', '*.deb')), *debs.values()])
         ran('apt reads what there is', root.apt('update'))
         ran('the headers are installed', root.apt('install', 'libholdfast-dev'))
         library(root)
+        autopkgtest(root)
     finally:
         shutil.rmtree(work)
     return end()
