@@ -298,17 +298,26 @@ struct looking {
     int64_t left_ms;                /* of the holder's lease */
     size_t holders, waiters, place; /* place: of this process's request in the queue, from 1; 0: it
                                        isn't there */
-    int own;                        /* 1: the holder is a `holdfast run` under which this process
+    const hf_options *options;      /* of this process's request; NULL: `shut_out` isn't wanted */
+    int own;                        /* 1: a `holdfast run` holds the key under which this process
                                        runs */
+    int shut_out;                   /* 1: as long as that run holds the key, it can't be granted to
+                                       this process, or to a waiter, behind which it would wait */
 };
-/* Fills *ret for the first of the keys that is held by another (if the store shows in which queue
-   this process waits: for that key). Returns the key; NULL: none is. */
-const char *find_busy(hf *store, const struct want *want, struct looking *ret);
+/* Fills *ret for the first of the keys that is held or waited for; or for this one, if `only` isn't
+   NULL. Returns the key; NULL: none is. */
+const char *find_busy(hf *store, const struct want *want, const char *only, struct looking *ret);
+/* Returns 1 if the store shows that an outer run, under which this process runs, holds one of the
+   keys. */
+int held_outside(hf *store, const struct want *want);
+/* Returns the first key for which a wait would never end, because of an outer run's grant; NULL:
+   none. */
+const char *waited_for_in_vain(hf *store, const struct want *want);
 /* Writes the mark of an owner, a hash that follows the tokens of this owner in HOLDFAST_OUTER. */
 void owner_mark(const char *owner, char *to, size_t cap);
-/* Shows the holder in the live line, by a thread that reads the store, until waiting_line_end.
-   `want` must live until waiting_line_join. */
-void waiting_line_begin(hf *store, const struct want *want);
+/* Shows the holder of `key`, one of the keys, in the live line, by a thread that reads the store,
+   until waiting_line_end. `want` must live until waiting_line_join. */
+void waiting_line_begin(hf *store, const struct want *want, const char *key);
 /* Removes the line at once. The thread may still wait for the store. */
 void waiting_line_end(void);
 /* Returns 1 if the thread has ended, or wasn't started; 0: it still waits for the store. */

@@ -46,6 +46,7 @@ static struct asking {
     int code;
     hf_error err;
     struct looking l;
+    const char *only; /* the key that was waited for; NULL: all were tried at once */
     const char *key;
 } asking;
 
@@ -58,7 +59,7 @@ static void try_body(void *arg)
 static void look_body(void *arg)
 {
     struct asking *a = arg;
-    a->key = find_busy(a->store, a->want, &a->l);
+    a->key = find_busy(a->store, a->want, a->only, &a->l);
 }
 
 static void release_body(void *arg) { release_all(arg); }
@@ -130,7 +131,10 @@ static int held_too_long(const struct want *want, struct got *got)
     return without(got, EXIT_LOST);
 }
 
-static int not_got(hf *store, const struct want *want, const hf_error *err, struct got *got)
+/* Reports why no lock is obtained. key: the one that was waited for; NULL: all were tried at once.
+ */
+static int not_got(hf *store, const struct want *want, const char *key, const hf_error *err,
+                   struct got *got)
 {
     int code = err->code;
     if (code != HF_BUSY && code != HF_TIMEOUT) {
@@ -145,24 +149,28 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
     if (want->quiet) return without(got, want->busy_status);
     waiting_line_end();
     const char *how = code == HF_BUSY ? "busy" : "not obtained in time";
-    asking = (struct asking){.store = store, .want = want};
+    asking = (struct asking){.store = store, .want = want, .only = key};
     if (done_by_end(look_body, &asking) && asking.key && asking.l.holders)
         say("'%s': %s, held by %s since %s UTC", asking.key, how, asking.l.holder, asking.l.since);
     else
-        say("'%s': %s", want->keys[0], how);
+        say("'%s': %s", key ? key : want->keys[0], how);
     advise(code);
     return without(got, want->busy_status);
 }
 
-/* Refuses to wait without a limit for a key that an outer `holdfast run` holds, under which this
-   process runs: the wait would never end. */
+/* Returns 1 if this process runs under a `holdfast run`, and would wait without a limit. */
+static int is_nested(const struct want *want)
+{
+    return want->options.wait_ms == HF_FOREVER &&
+           (getenv("HOLDFAST_TOKEN") || getenv("HOLDFAST_OUTER"));
+}
+
+/* Refuses to wait without a limit for a key that an outer run holds, under which this process runs:
+   the wait would never end. */
 static int waits_for_itself(hf *store, const struct want *want, struct got *got)
 {
-    struct looking l = {0};
-    int nested = getenv("HOLDFAST_TOKEN") || getenv("HOLDFAST_OUTER");
-    if (want->options.wait_ms != HF_FOREVER || !nested) return 0;
-    const char *key = find_busy(store, want, &l);
-    if (!key || !l.own) return 0;
+    const char *key = is_nested(want) ? waited_for_in_vain(store, want) : NULL;
+    if (!key) return 0;
     say("'%s' is held by the command that this one runs under: it would wait for itself", key);
     return without(got, hf_code_exit_status(HF_RECURSIVE));
 }
@@ -174,12 +182,13 @@ enum { DAMAGED = -1, MUTE = -2 };
 /* Waits for the end of the wait for a key. Returns 0: the library has reported a result; the number
    of a signal that came first; DAMAGED: the store is damaged; MUTE: the store hasn't answered by
    the end (limit.c). */
-static int wait_for(const struct waiting *w, hf *store, const struct want *want, int *ret_typed)
+static int wait_for(const struct waiting *w, hf *store, const struct want *want, const char *key,
+                    int *ret_typed)
 {
     struct pollfd fds[3] = {
         {w->done_fd, POLLIN, 0}, {signals_fd(), POLLIN, 0}, {damage_fd(), POLLIN, 0}};
     int sig = 0;
-    waiting_line_begin(store, want);
+    waiting_line_begin(store, want, key);
     while (!sig) {
         int mute = !limit_end_left_ms(); /* read before poll: a grant that came in time counts */
         int n = poll(fds, 3, limit_poll_ms(fds[1].fd < 0 ? 250 : -1));
@@ -250,7 +259,7 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
     int rc = want->once ? hf_once_start(store, key, want->keep_ms, &o, &got->once, acquired, &w,
                                         &wait, &w.err)
                         : hf_acquire_start(store, key, &o, acquired, &w, &wait, &w.err);
-    int sig = rc ? 0 : wait_for(&w, store, want, &typed);
+    int sig = rc ? 0 : wait_for(&w, store, want, key, &typed);
     if (sig == MUTE) leave_unknown(key);
     if (sig == DAMAGED) {
         damage_seen();
@@ -262,7 +271,7 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
     close(w.done_fd);
     *ret = w.lock;
     if (!rc) rc = w.code;
-    return rc ? not_got(store, want, &w.err, got) : 0;
+    return rc ? not_got(store, want, key, &w.err, got) : 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -335,13 +344,17 @@ int get_locks(hf *store, const struct want *want, struct got *ret)
     memset(ret, 0, sizeof *ret);
     ret->n = want->n;
     if (local) limit_no_end();
-    /* A local store answers at once: no thread is needed to try. */
-    if (local || want->options.wait_ms == 0) code = try_in_time(store, want, ret, &err);
+    /* A local store answers at once: no thread is needed to try. What an outer run holds may be
+       free beside it. */
+    int tries =
+        local || want->options.wait_ms == 0 || (is_nested(want) && held_outside(store, want));
+    if (tries) code = try_in_time(store, want, ret, &err);
     if (code == HF_BUSY && want->options.wait_ms != 0) {
-        rc = waits_for_itself(store, want, ret);
+        if (want->options.wait_ms == HF_FOREVER) limit_no_end();
+        rc = tries ? waits_for_itself(store, want, ret) : 0;
         if (!rc) rc = wait_in_line(store, want, ret);
     } else if (code) {
-        rc = not_got(store, want, &err, ret);
+        rc = not_got(store, want, NULL, &err, ret);
     } else {
         ret->first_us = hf__local_us();
     }

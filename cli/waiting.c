@@ -38,6 +38,41 @@ static int listed(const char *list, const char *owner, const hf_party_info *p)
     return 0;
 }
 
+static int is_own(const hf_party_info *p)
+{
+    return listed(getenv("HOLDFAST_TOKEN"), getenv("HOLDFAST_OWNER"), p) ||
+           listed(getenv("HOLDFAST_OUTER"), NULL, p);
+}
+
+/* Returns 1 if a request can't be granted beside `n` holders of this mode and limit. */
+static int excluded(enum hf_mode mode, uint32_t limit, const hf_party_info *holder, size_t n,
+                    uint32_t least)
+{
+    if (mode == HF_EXCLUSIVE || mode != holder->mode) return 1;
+    return mode == HF_LIMITED && n >= (limit < least ? limit : least);
+}
+
+/* Finds the grants of outer runs. They last until this process has ended, other holders don't. */
+static void look_for_own(struct looking *l, const hf_info *info)
+{
+    const hf_party_info *own = NULL;
+    uint32_t least = UINT32_MAX;
+    size_t n = 0;
+    for (size_t i = 0; i < info->n_holders; i++) {
+        if (!is_own(&info->parties[i])) continue;
+        own = &info->parties[i];
+        if (own->limit < least) least = own->limit;
+        n++;
+    }
+    l->own = n > 0;
+    if (!own || !l->options) return;
+    l->shut_out = excluded(l->options->mode, l->options->limit, own, n, least);
+    for (size_t i = 0; i < info->n_waiters; i++) {
+        const hf_party_info *p = &info->parties[info->n_holders + i];
+        l->shut_out |= excluded(p->mode, p->limit, own, n, least);
+    }
+}
+
 static int look_at(void *arg, const hf_info *info)
 {
     struct looking *l = arg;
@@ -48,26 +83,39 @@ static int look_at(void *arg, const hf_info *info)
         show_time(info->parties[0].since_us, l->since, sizeof l->since);
         l->left_ms = info->parties[0].left_ms;
     }
-    for (size_t i = 0; i < info->n_holders; i++)
-        l->own |= listed(getenv("HOLDFAST_TOKEN"), getenv("HOLDFAST_OWNER"), &info->parties[i]) ||
-                  listed(getenv("HOLDFAST_OUTER"), NULL, &info->parties[i]);
+    look_for_own(l, info);
     for (size_t i = 0; l->note && i < info->n_waiters && !l->place; i++)
         if (!strcmp(info->parties[info->n_holders + i].note, l->note)) l->place = i + 1;
     return 0;
 }
 
-const char *find_busy(hf *store, const struct want *want, struct looking *ret)
+const char *find_busy(hf *store, const struct want *want, const char *only, struct looking *ret)
 {
-    const char *busy = NULL;
     for (size_t i = 0; i < want->n; i++) {
         struct looking l = {.note = want->note};
-        if (hf_peek(store, want->keys[i], look_at, &l, NULL)) continue;
-        if (!l.place && (busy || !l.holders)) continue;
+        if (only && strcmp(only, want->keys[i]) != 0) continue;
+        if (hf_peek(store, want->keys[i], look_at, &l, NULL) || !(l.holders || l.place)) continue;
         *ret = l;
-        busy = want->keys[i];
-        if (l.place) break;
+        return want->keys[i];
     }
-    return busy;
+    return NULL;
+}
+
+int held_outside(hf *store, const struct want *want)
+{
+    struct looking l = {.own = 0};
+    for (size_t i = 0; i < want->n && !l.own; i++)
+        if (hf_peek(store, want->keys[i], look_at, &l, NULL)) l.own = 0;
+    return l.own;
+}
+
+const char *waited_for_in_vain(hf *store, const struct want *want)
+{
+    for (size_t i = 0; i < want->n; i++) {
+        struct looking l = {.options = &want->options};
+        if (!hf_peek(store, want->keys[i], look_at, &l, NULL) && l.shut_out) return want->keys[i];
+    }
+    return NULL;
 }
 
 /* ---- the line ---- */
@@ -77,6 +125,7 @@ static struct {
     int runs, stop_fd, stopped; /* stopped: see output_stop */
     hf *store;
     const struct want *want;
+    const char *key; /* the one that is waited for; atomic */
 } line = {.stop_fd = -1};
 
 /* Shows the live line. The end of it, which a narrow terminal cuts, is the least important. */
@@ -84,8 +133,8 @@ static void show_line(void)
 {
     struct looking l = {.note = line.want->note};
     char place[64] = "", more[40] = "", left[32], lease[64] = "";
-    const char *key = find_busy(line.store, line.want, &l);
-    if (!key) key = line.want->keys[0];
+    const char *key = __atomic_load_n(&line.key, __ATOMIC_RELAXED);
+    find_busy(line.store, line.want, key, &l);
     if (l.place) snprintf(place, sizeof place, "place %zu of %zu in line; ", l.place, l.waiters);
     if (l.holders > 1) snprintf(more, sizeof more, " and %zu more", l.holders - 1);
     if (l.holders && l.left_ms != HF_FOREVER) {
@@ -108,8 +157,9 @@ static void *line_thread(void *arg)
     return NULL;
 }
 
-void waiting_line_begin(hf *store, const struct want *want)
+void waiting_line_begin(hf *store, const struct want *want, const char *key)
 {
+    __atomic_store_n(&line.key, key, __ATOMIC_RELAXED);
     if (line.runs || want->quiet || !live_possible()) return;
     line.store = store;
     line.want = want;

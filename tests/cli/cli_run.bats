@@ -242,7 +242,7 @@ teardown() { cli_teardown; }
     [ "$status" = 75 ]
     free "$K-a"
     run holdfast run -w 0.2 "$K-a" "$K-b" -- true
-    [ "$status" = 75 ]
+    refused 75 "'$K-b': not obtained in time, held by " "(sh -c"
     free "$K-a"
     "$HOLDFAST" run "$K-b" "$K-a" -- echo both >both.out 3>&- &
     both=$!
@@ -284,6 +284,37 @@ teardown() { cli_teardown; }
     [[ $output == *"wait for itself"* ]]
     run holdfast run "$K" -- "$HOLDFAST" run -w 0.1 "$K" -- true
     [ "$status" = 75 ]
+}
+
+# bats test_tags=stores, differs
+@test "several keys, one of them held by a run further out: refused, whatever holds the others" {
+    hold "$K-a"
+    run timeout 600 "$HOLDFAST" run "$K-b" -- "$HOLDFAST" run "$K-a" "$K-b" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"'$K-b'"*"wait for itself"* ]]
+}
+
+# bats test_tags=stores, differs
+@test "a key that a run further out shares is shared with it, and waited for if others fill it" {
+    run holdfast run -s "$K" -- "$HOLDFAST" run -s "$K" -- echo shared
+    [ "$output" = shared ]
+    run timeout 600 "$HOLDFAST" run -s "$K" -- "$HOLDFAST" run "$K" -- true
+    [ "$status" = 64 ]
+    run holdfast run --limit 2 "$K" -- "$HOLDFAST" run --limit 2 "$K" -- echo limited
+    [ "$output" = limited ]
+    run timeout 600 "$HOLDFAST" run --limit 2 "$K" -- "$HOLDFAST" run --limit 2 "$K" -- \
+        "$HOLDFAST" run --limit 3 "$K" -- true
+    [ "$status" = 64 ]
+    hold "$K" --limit 2
+    "$HOLDFAST" run --limit 2 "$K" -- sh -c 'touch began
+        exec "$0" run --limit 2 "$1" -- echo its turn' "$HOLDFAST" "$K" >outer.out 2>&1 3>&- &
+    outer=$!
+    STARTED+=("$outer")
+    await test -e began
+    lined_up "$K" 1
+    kill "$PID"
+    finished "$outer"
+    [ "$(cat outer.out)" = "its turn" ]
 }
 
 @test "somebody else with the token of the run further out is waited for" {
