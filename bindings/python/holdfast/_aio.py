@@ -343,7 +343,7 @@ def _new_callers() -> _Threads:
 
 # Many threads, so that a callback that takes long doesn't delay the others.
 _callers = _new_callers()
-_listener_lock = threading.Lock()
+_listener_lock = threading.RLock()     # a signal handler may come here anew
 _listener: Optional[_Listener] = None
 
 
@@ -352,7 +352,8 @@ class _Callbacks:
 
     def __init__(self) -> None:
         self.all: List[Callable[[], None]] = []
-        self.told = False
+        self.number = next(_ids)
+        self.begun = self.told = False
 
     def tell(self) -> None:
         with _listener_lock:
@@ -368,7 +369,7 @@ _running: 'Set[asyncio.Future[Any]]' = set()
 
 def _forked() -> None:
     global _listener, _listener_lock, _hands, _hands_lock, _opening, _callers
-    _listener, _listener_lock, _hands_lock = None, threading.Lock(), threading.RLock()
+    _listener, _listener_lock, _hands_lock = None, threading.RLock(), threading.RLock()
     _hands, _opening, _callers = weakref.WeakKeyDictionary(), _Threads(float('inf')), _new_callers()
     _posts.clear()
     _callbacks.clear()
@@ -443,23 +444,21 @@ def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
 
 
 def _listen(root: Any, lock: Any, tell: Callable[[], None]) -> None:
+    """A signal handler may call this, or raise an exception, at any moment."""
     post = _post_of_losses()
+    callbacks = _callbacks.setdefault(root, _Callbacks())
     with _listener_lock:
-        callbacks = _callbacks.get(root)
-        first, late = callbacks is None, callbacks is not None and callbacks.told
-        if callbacks is None:
-            callbacks = _callbacks[root] = _Callbacks()
+        late = callbacks.told
         callbacks.all.append(tell)
     if late:
         tell()
-    if not first:
+    if late or callbacks.begun:
         return
-    number = next(_ids)
-    post.waiting[number] = callbacks.tell
-    weakref.finalize(root, post.waiting.pop, number, None).atexit = False
     try:
-        lock._tell(post.box, number)
+        post.waiting[callbacks.number] = callbacks.tell
+        weakref.finalize(root, post.waiting.pop, callbacks.number, None).atexit = False
+        lock._tell(post.box, callbacks.number)  # once for each grant
+        callbacks.begun = True
     except BaseException:
-        post.waiting.pop(number, None)
-        _callbacks.pop(root, None)
+        callbacks.all.remove(tell)
         raise

@@ -3,6 +3,7 @@
     loss_test.py URL [NAME]
 """
 import asyncio
+import linecache
 import sys
 import threading
 
@@ -49,6 +50,68 @@ def a_loss_is_told_in_its_event_loop():
             except holdfast.LockLost:
                 pass
     asyncio.run(main())
+
+
+def _at_step(number, act, call):
+    """Makes the call. At this step in Python of its beginning to listen, calls act; whether there
+    was such a step."""
+    steps = 0
+
+    def count(frame, event, arg):
+        nonlocal steps
+        if frame.f_code.co_filename != _aio.__file__:
+            return None
+        # Python itself runs no handler between a `with` and its block.
+        if linecache.getline(_aio.__file__, frame.f_lineno).strip().startswith('with '):
+            return count
+        steps += 1
+        if steps == number:
+            act()
+        return count
+
+    tracing = sys.gettrace()
+    sys.settrace(count)
+    try:
+        call()
+    finally:
+        sys.settrace(tracing)
+    return steps >= number
+
+
+def a_signal_handler_interrupts_what_begins_to_listen():
+    """Whatever is registered after that, or by the handler, is told of the loss."""
+    def stop():
+        raise KeyboardInterrupt
+
+    def listen(number, act):
+        try:
+            return _at_step(number, act, lambda: held.on_lost(lambda lock: told.append('one')))
+        except KeyboardInterrupt:
+            told.append('raised')
+            return True
+
+    with no_hang(), holdfast.open(URL) as store:
+        for handler in 'raises', 'listens':
+            number, more = 0, True
+            while more:
+                number, told = number + 1, []
+                held = store.acquire(key(), lease=60)
+                more = listen(number, stop if handler == 'raises' else
+                              lambda: held.on_lost(lambda lock: told.append('two')))
+                held.on_lost(lambda lock: told.append('last'))
+                _lose(store, held)
+                try:
+                    held.confirm()
+                    raise AssertionError('not lost')
+                except holdfast.LockLost:
+                    pass
+                expected = {'last'}
+                if 'raised' not in told:    # then the callback may be registered, or not
+                    expected.add('one')
+                if handler == 'listens' and more:
+                    expected.add('two')
+                until(lambda: expected <= set(told), (handler, number, told))
+                _give_up(held)
 
 
 def what_couldnt_be_begun_to_listen_is_begun_anew():
