@@ -7,8 +7,11 @@
 #include "os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const char *hf__machine_file = "/etc/holdfast/store";
 
@@ -56,20 +59,57 @@ static int check(const char *text, hf_error *err)
     return check_common(hf__machine_file, &url, err);
 }
 
+static int unread(int sys, hf_error *err)
+{
+    int denied = sys == EACCES || sys == EPERM;
+    int code = denied ? HF_DENIED : sys == ENOMEM ? HF_NOMEM : HF_UNAVAILABLE;
+    return hf_fail(err, code, sys, "%s: %s", hf__machine_file, strerror(sys));
+}
+
+/* Returns 0 if there is no such file. INVALID: the file, or its directory, is a link to something
+   that isn't there now, such as a filesystem that isn't mounted. */
+static int absent(hf_error *err)
+{
+    struct stat st;
+    const char *slash = strrchr(hf__machine_file, '/');
+    char *folder = strndup(hf__machine_file, slash ? (size_t)(slash - hf__machine_file) : 0);
+    if (!folder) return unread(ENOMEM, err);
+    int nowhere = !lstat(hf__machine_file, &st) || (!lstat(folder, &st) && stat(folder, &st));
+    free(folder);
+    if (!nowhere) return 0;
+    return hf_fail(err, HF_INVALID, 0, "%s: a symbolic link that leads to no file",
+                   hf__machine_file);
+}
+
+/* Opens the file. It isn't waited for: a pipe, which may be silent for ever, is refused. Returns 0
+   with *ret NULL if there is no such file. */
+static int open_file(FILE **ret, hf_error *err)
+{
+    struct stat st;
+    *ret = NULL;
+    int fd = hf__open(hf__machine_file, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? absent(err) : unread(errno, err);
+    int sys = fstat(fd, &st) ? errno : 0;
+    if (!sys && S_ISREG(st.st_mode) && !(*ret = fdopen(fd, "r"))) sys = errno;
+    if (*ret) return 0;
+    close(fd);
+    if (sys) return unread(sys, err);
+    return hf_fail(err, HF_INVALID, 0, "%s: no regular file", hf__machine_file);
+}
+
 int hf__machine_url(char **ret, hf_error *err)
 {
+    FILE *f;
     *ret = NULL;
-    FILE *f = hf__fopen(hf__machine_file);
-    int why = errno;
-    if (!f && (why == ENOENT || why == ENOTDIR)) return 0;
-    if (!f) return hf_fail(err, HF_DENIED, why, "%s: %s", hf__machine_file, strerror(why));
+    int rc = open_file(&f, err);
+    if (!f) return rc;
     char *line = NULL;
     size_t cap = 0;
     ssize_t n = getline(&line, &cap, f);
-    int rc = n < 0 && ferror(f)
-                 ? hf_fail(err, HF_DENIED, errno, "%s: %s", hf__machine_file, strerror(errno))
-                 : 0;
+    if (n < 0 && ferror(f)) rc = unread(errno, err);
     fclose(f);
+    if (n > 0 && memchr(line, 0, (size_t)n))
+        rc = hf_fail(err, HF_INVALID, 0, "%s: its first line has a zero byte", hf__machine_file);
     if (n > 0) line[n = (ssize_t)hf__url_length(line)] = 0;
     if (!rc) rc = check(n > 0 ? line : "", err);
     if (rc)

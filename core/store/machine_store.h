@@ -11,9 +11,10 @@
 extern const char *hf__machine_file;
 
 /* Reads the URL. *ret is the caller's to free; NULL: there is no such file.
-   Returns: 0; HF_INVALID: the file names no store, or one that can't be for all users; HF_DENIED:
-   the file can't be read. A file that exists is never ignored: a program that used another store
-   would not exclude the other programs. */
+   Returns: 0; HF_INVALID: the file names no store, or one that can't be for all users, or isn't a
+   file (a link that leads nowhere, a directory, a pipe); HF_DENIED, HF_UNAVAILABLE, HF_NOMEM: the
+   file can't be read. A file that exists is never ignored: a program that used another store would
+   not exclude the other programs. */
 int hf__machine_url(char **ret, hf_error *err);
 
 /* Finds the URL for a program that names no store. *ret is the caller's to free. *ret_from names

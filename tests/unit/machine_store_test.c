@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/machine_store.XXXXXX", file[64];
@@ -105,9 +106,48 @@ static void a_file_that_names_no_store_for_all(void **state)
             fail_msg("%s: %s", cases[i].line, err.text);
     }
     unlink(file);
-    hf__machine_file = folder; /* a directory can't be read */
-    assert_int_equal(opens(url, &err), HF_DENIED);
+    FILE *f = fopen(file, "we");
+    assert_non_null(f);
+    fwrite("file:/x\0y\n", 1, 10, f);
+    fclose(f);
+    assert_int_equal(opens(url, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "a zero byte"));
+    unlink(file);
+}
+
+/* What stands in the file's place, and is no file, is neither passed over nor waited for. */
+static void what_is_no_file_in_its_place(void **state)
+{
+    char url[200], away[200], below[200];
+    hf_error err;
+    (void)state;
+    hf__machine_file = folder;
+    assert_int_equal(opens(url, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "no regular file"));
     hf__machine_file = file;
+    assert_int_equal(mkfifo(file, 0600), 0);
+    assert_int_equal(opens(url, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "no regular file"));
+    unlink(file);
+    /* As when the filesystem that they lead to isn't mounted. */
+    snprintf(away, sizeof away, "%s/away/store", folder);
+    assert_int_equal(symlink(away, file), 0);
+    assert_int_equal(opens(url, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "leads to no file"));
+    snprintf(below, sizeof below, "%s/store", file);
+    hf__machine_file = below;
+    assert_int_equal(opens(url, &err), HF_INVALID);
+    unlink(file);
+    assert_int_equal(opens(url, &err), 0); /* there is no such folder */
+    hf__machine_file = file;
+    /* A link to a file is as good as the file. */
+    snprintf(away, sizeof away, "%s/linked", folder);
+    write_line("mem:");
+    assert_int_equal(rename(file, away), 0);
+    assert_int_equal(symlink(away, file), 0);
+    assert_int_equal(opens(url, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "each process"));
+    unlink(file);
 }
 
 int main(void)
@@ -116,6 +156,7 @@ int main(void)
         cmocka_unit_test(the_variable_the_file_and_the_users_own),
         cmocka_unit_test(a_variable_that_names_no_store_for_all),
         cmocka_unit_test(a_file_that_names_no_store_for_all),
+        cmocka_unit_test(what_is_no_file_in_its_place),
     };
     if (!mkdtemp(folder)) return 1;
     snprintf(file, sizeof file, "%s/store", folder);
