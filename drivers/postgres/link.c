@@ -193,13 +193,6 @@ void hf__pg_disconnect(struct hf__pg_link *link)
     link->forgets = 0;
 }
 
-/* Waits for these events. Returns 1: the connection is ready; 0: the time is up. */
-static int await(PGconn *pg, short events, int64_t until_us)
-{
-    struct pollfd p = {PQsocket(pg), events, 0};
-    return hf__gate_wait_until(&p, 1, until_us) > 0;
-}
-
 int hf__pg_broken(struct hf__pg_link *link)
 {
     struct pollfd p = {PQsocket(link->pg), POLLIN, 0};
@@ -217,28 +210,38 @@ static int succeeded(const PGresult *r)
     return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
 }
 
-/* Returns the reply to a statement. NULL: there is none, and the link is closed. */
-static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
+/* Reads the next result, which may be NULL. Returns 1; 0: it didn't come in time, or the connection
+   broke. */
+static int next_result(PGconn *pg, int64_t until_us, PGresult **ret)
 {
-    PGconn *pg = link->pg;
-    PGresult *first = NULL, *r;
-    int rc;
-    while ((rc = PQflush(pg)) > 0)
-        if (!await(pg, POLLIN | POLLOUT, until_us) || !PQconsumeInput(pg)) return NULL;
-    if (rc < 0) return NULL;
     for (;;) {
-        while (PQisBusy(pg))
-            if (!await(pg, POLLIN, until_us) || !PQconsumeInput(pg)) {
-                PQclear(first);
-                return NULL;
-            }
-        r = PQgetResult(pg);
-        if (!r) return first;
+        int more = PQflush(pg);
+        if (more < 0) return 0;
+        if (!more && !PQisBusy(pg)) break;
+        struct pollfd p = {PQsocket(pg), more ? POLLIN | POLLOUT : POLLIN, 0};
+        if (hf__gate_wait_until(&p, 1, until_us) <= 0 || !PQconsumeInput(pg)) return 0;
+    }
+    *ret = PQgetResult(pg);
+    return 1;
+}
+
+PGresult *hf__pg_reply(struct hf__pg_link *link, int64_t until_us)
+{
+    PGresult *first = NULL, *r;
+    int pipelined = PQpipelineStatus(link->pg) != PQ_PIPELINE_OFF, none = 0;
+    while (none < 2 && next_result(link->pg, until_us, &r)) {
+        none = r ? 0 : none + 1;
+        if (r ? PQresultStatus(r) == PGRES_PIPELINE_SYNC : !pipelined) {
+            PQclear(r);
+            return first;
+        }
         /* A statement that was executed may still fail at the commit, whose result follows. */
-        int counts = !first || !succeeded(r);
+        int counts = r && (!first || !succeeded(r));
         PQclear(counts ? first : r);
         if (counts) first = r;
     }
+    PQclear(first);
+    return NULL;
 }
 
 /* Returns 1 if a prepared statement wasn't executed, because the server doesn't have it any more,
@@ -255,18 +258,40 @@ int hf__pg_often(struct hf__pg_often *ret, int number, char *sql)
     return sql != NULL;
 }
 
+/* All parameters are texts, which the statement casts, so that it may leave some of them unused. */
+static const Oid *texts(Oid types[HF_PG_VALUES])
+{
+    for (int i = 0; i < HF_PG_VALUES; i++) types[i] = TEXT_OID;
+    return types;
+}
+
+int hf__pg_send_prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n)
+{
+    Oid types[HF_PG_VALUES];
+    return PQsendPrepare(link->pg, often->name, often->sql, n, texts(types));
+}
+
+int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, const char *sql, int n,
+                const char *const *values)
+{
+    Oid types[HF_PG_VALUES];
+    if (often && link->prepared & often->bit)
+        return PQsendQueryPrepared(link->pg, often->name, n, values, NULL, NULL, 0);
+    return PQsendQueryParams(link->pg, sql, n, texts(types), values, NULL, NULL, 0);
+}
+
 /* Prepares a statement from its second use on, because that costs a round trip. Returns 0 if the
    connection broke; then the statement wasn't sent. */
 static int prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n,
-                   const Oid *types, int64_t until_us)
+                   int64_t until_us)
 {
     if (link->pooled || link->forgets || link->prepared & often->bit) return 1;
     if (!(link->asked & often->bit)) {
         link->asked |= often->bit;
         return 1;
     }
-    if (!PQsendPrepare(link->pg, often->name, often->sql, n, types)) return 0;
-    PGresult *r = reply(link, until_us);
+    if (!hf__pg_send_prepare(link, often, n)) return 0;
+    PGresult *r = hf__pg_reply(link, until_us);
     const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
     if (r && PQresultStatus(r) == PGRES_COMMAND_OK) link->prepared |= often->bit;
     /* The statement exists already: a pooler has given this connection a session of another client.
@@ -282,19 +307,6 @@ struct statement {
     int n;
     const char *const *values;
 };
-
-/* Sends the statement. Returns 0 if that failed. */
-static int send_it(struct hf__pg_link *link, const struct statement *s, int64_t until_us)
-{
-    /* All parameters are texts, which the statement casts, so that it may leave some of them
-       unused. */
-    Oid types[HF_PG_VALUES];
-    for (int i = 0; i < s->n; i++) types[i] = TEXT_OID;
-    if (s->often && !prepare(link, s->often, s->n, types, until_us)) return 0;
-    if (s->often && link->prepared & s->often->bit)
-        return PQsendQueryPrepared(link->pg, s->often->name, s->n, s->values, NULL, NULL, 0);
-    return PQsendQueryParams(link->pg, s->sql, s->n, types, s->values, NULL, NULL, 0);
-}
 
 /* Writes the reason why there is no answer. */
 static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, int64_t until_us,
@@ -315,12 +327,13 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const str
     char why[300];
     int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
     ret_state[0] = 0;
-    if (!send_it(link, s, until_us)) {
+    int sent = !s->often || prepare(link, s->often, s->n, until_us);
+    if (!sent || !hf__pg_send(link, s->often, s->sql, s->n, s->values)) {
         words(how, link, until_us, why, sizeof why);
         hf__pg_disconnect(link);
         return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: %s '%s': %s", what, key, why);
     }
-    PGresult *r = reply(link, until_us);
+    PGresult *r = hf__pg_reply(link, until_us);
     if (succeeded(r)) {
         *ret = r;
         return 0;

@@ -93,6 +93,16 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
                      int ambiguous, PGresult **ret, char ret_state[6], const char *what,
                      const char *key, hf_error *err);
 
+/* The parts of which hf__pg_ask_often consists, for requests in a pipeline. Each sends, and returns
+   0 if libpq refuses it. hf__pg_send sends the execution of `often` if that is prepared, else
+   `sql`. */
+int hf__pg_send_prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n);
+int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, const char *sql, int n,
+                const char *const *values);
+/* Reads all results of a request, in a pipeline up to its Sync, and returns the one that counts.
+   NULL: not all of them came until until_us. */
+PGresult *hf__pg_reply(struct hf__pg_link *link, int64_t until_us);
+
 /* Returns the code for the SQLSTATE of a statement: `ambiguous` for one that isn't known, or that
    says that the connection or the server went away, because the write may have been done. */
 int hf__pg_code(const char *state, int ambiguous);

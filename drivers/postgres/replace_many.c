@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AT_ONCE = 512, ROUNDS = 4, TEXT_OID = 25 };
+enum { AT_ONCE = 512, ROUNDS = 4 };
 #define LOCK_MS "10"
 
 enum { QUIET_VALUES = HF_FIELDS + HF_PG_QUIET_FIRST - 1 };
@@ -47,44 +47,6 @@ static void first_line(const char *from, char to[200])
 
 /* ---- replies ---- */
 
-/* Reads the pipeline's next result, which may be NULL. Returns 1; 0: it didn't come in time. */
-static int next(struct many *m, PGresult **ret)
-{
-    PGconn *pg = m->link->pg;
-    for (;;) {
-        int more = PQflush(pg);
-        if (more < 0) return 0;
-        if (!more && !PQisBusy(pg)) break;
-        short events = more ? POLLIN | POLLOUT : POLLIN;
-        struct pollfd p = {PQsocket(pg), events, 0};
-        if (hf__gate_wait_until(&p, 1, m->until_us) <= 0 || !PQconsumeInput(pg)) return 0;
-    }
-    *ret = PQgetResult(pg);
-    return 1;
-}
-
-/* Reads all results of a request up to its Sync, and returns the one that counts: a statement that
-   was executed may still fail at the commit, whose result follows. NULL: not all of them came. */
-static PGresult *answer(struct many *m)
-{
-    PGresult *first = NULL, *r;
-    int none = 0;
-    while (none < 2 && next(m, &r)) {
-        ExecStatusType status = PQresultStatus(r);
-        none = r ? 0 : none + 1;
-        if (r && status == PGRES_PIPELINE_SYNC) {
-            PQclear(r);
-            return first;
-        }
-        int good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
-        int counts = r && (!first || !good);
-        PQclear(counts ? first : r);
-        if (counts) first = r;
-    }
-    PQclear(first);
-    return NULL;
-}
-
 static const char *state_of(const PGresult *r)
 {
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
@@ -106,25 +68,10 @@ static int sent_whole(struct many *m, int taken)
 static int prepare(struct many *m, const struct hf__pg_often *often, int n)
 {
     struct hf__pg_link *link = m->link;
-    Oid types[HF_PG_VALUES];
-    for (int i = 0; i < n; i++) types[i] = TEXT_OID;
     if (link->pooled || link->forgets || link->prepared & often->bit) return 0;
-    if (m->cut || !sent_whole(m, PQsendPrepare(link->pg, often->name, often->sql, n, types)))
-        return 0;
+    if (m->cut || !sent_whole(m, hf__pg_send_prepare(link, often, n))) return 0;
     link->prepared |= often->bit;
     return 1;
-}
-
-static int send_one(struct many *m, const struct hf__pg_often *often, int n,
-                    const char *const *values)
-{
-    Oid types[HF_PG_VALUES];
-    PGconn *pg = m->link->pg;
-    if (m->cut) return 0;
-    for (int i = 0; i < n; i++) types[i] = TEXT_OID;
-    return sent_whole(m, m->link->prepared & often->bit
-                             ? PQsendQueryPrepared(pg, often->name, n, values, NULL, NULL, 0)
-                             : PQsendQueryParams(pg, often->sql, n, types, values, NULL, NULL, 0));
 }
 
 /* Puts the replace into the pipeline. Returns 1; 0: that failed, and the replace has its result. */
@@ -147,7 +94,7 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
             hf__pg_put_notification(item->key, item->row, word);
             hf__put_addresses(addresses, item->row);
         }
-        sent = send_one(m, often, n, values);
+        sent = !m->cut && sent_whole(m, hf__pg_send(m->link, often, often->sql, n, values));
         if (!sent) fail(item, HF_UNKNOWN, "it could not be sent");
     }
     hf__free_fields(&f);
@@ -251,7 +198,7 @@ static int put_all(struct many *m, int first)
 static int see_prepared(struct many *m, int n)
 {
     for (; n; n--) {
-        PGresult *r = answer(m);
+        PGresult *r = hf__pg_reply(m->link, m->until_us);
         if (!r) return 0;
         PQclear(r);
     }
@@ -267,7 +214,7 @@ static int round_trip(struct many *m, int first)
     for (size_t i = 0; i < m->n; i++) {
         hf_replace *item = m->item[i];
         whole = whole && see_prepared(m, m->prepared[i]);
-        PGresult *r = whole ? answer(m) : NULL;
+        PGresult *r = whole ? hf__pg_reply(m->link, m->until_us) : NULL;
         whole = r != NULL;
         if (!r)
             fail(item, HF_UNKNOWN, hf__local_us() >= m->until_us ? "no answer in time" : m->why);
