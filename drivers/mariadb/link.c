@@ -214,13 +214,10 @@ static int usable(void *of)
     return link->my != NULL;
 }
 
-const struct hf__link_kind hf__my_link_kind = {"mariadb", sizeof(struct hf__my_link), 1, usable,
-                                               hf__my_connect};
+static int works(const void *link) { return ((const struct hf__my_link *)link)->my != NULL; }
 
-void hf__my_put_link(hf_store *st, struct hf__my_link *link)
-{
-    hf__links_put(&st->links, link, link && link->my);
-}
+const struct hf__link_kind hf__my_link_kind = {
+    "mariadb", sizeof(struct hf__my_link), 1, usable, hf__my_connect, works, hf__my_replace_some};
 
 /* ---- replies ---- */
 
@@ -298,8 +295,7 @@ int hf__my_request(hf_store *st, struct hf__sql *sql, int reads, struct hf__my_r
                    const char *what, const char *key, hf_error *err)
 {
     int rc, ambiguous = reads ? HF_UNAVAILABLE : HF_UNKNOWN;
-    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    struct hf__my_link *link = hf__links_get(&st->links, until_us, &rc, err);
+    struct hf__my_link *link = hf__links_get(&st->links, &rc, err);
     *r = (struct hf__my_reply){.rows = NULL};
     if (link) rc = hf__my_ask(link, sql, ambiguous, r);
     int missing = rc && r->number == ER_NO_SUCH_TABLE && !r->at;
@@ -312,7 +308,7 @@ int hf__my_request(hf_store *st, struct hf__sql *sql, int reads, struct hf__my_r
         why = HF_MY_REPLICA;
     else if (!rc && !r->row && reads <= 1)
         why = HF_MY_UNFIT;
-    hf__my_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (st->absent) return hf__sql_no_table("mariadb", what, key, st->table, err);
     if (!rc && why == r->why) return 0;
     if (!rc) mysql_free_result(r->rows);

@@ -36,6 +36,11 @@ int hf__my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
 
 /* ---- many rows ---- */
 
+static int my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    return hf__links_replace_many(&st->links, item, n, until_us);
+}
+
 static int see_page(hf_store *st, struct hf__sql_scan *s)
 {
     struct hf__sql sql = {NULL, 0, 0, 0};
@@ -112,7 +117,7 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mariadb: open '%s': out of memory", url->safe);
-    hf__links_open(&st->links, &hf__my_link_kind, st, st->link);
+    hf__links_open(&st->links, &hf__my_link_kind, st, st->link, io_timeout_ms);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int rc = hf__my_options(st, url, err);
@@ -187,7 +192,7 @@ HF_DRIVER_ENTRY(mariadb) = {
     .close = my_close,
     .get = hf__my_get,
     .replace = hf__my_replace,
-    .replace_many = hf__my_replace_many,
+    .replace_many = my_replace_many,
     .scan = my_scan,
     .enter = my_enter,
     .inspect = my_inspect,

@@ -99,19 +99,18 @@ int hf__my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
 
 /* ---- many ---- */
 
-/* How many replaces one request has at most, and after how many bytes another request begins: a
-   server takes at least 1 MiB. How often the replaces of locked rows are sent again, after a pause.
- */
-enum { AT_ONCE = 512, REQUEST = 256 * 1024, ROUNDS = 4, PAUSE_US = 10000 };
+/* After how many bytes another request begins: a server takes at least 1 MiB. How often the
+   replaces of locked rows are sent again, after a pause. */
+enum { REQUEST = 256 * 1024, ROUNDS = 4, PAUSE_US = 10000 };
 
 struct many {
     hf_store *st;
     struct hf__my_link *link;
-    hf_replace *item[AT_ONCE]; /* the replaces that have no answer yet */
+    hf_replace *item[HF_BATCH]; /* the replaces that have no answer yet */
     size_t n;
-    hf_replace *again[AT_ONCE]; /* the replaces whose row was locked */
+    hf_replace *again[HF_BATCH]; /* the replaces whose row was locked */
     size_t n_again;
-    int round, alone; /* alone: 1: replace_many was called with one replace */
+    int round, alone; /* alone: 1: there is one replace */
 };
 
 /* Writes the statements of as many items as fit into a request. Returns how many there are. An item
@@ -163,27 +162,17 @@ static void round_trip(struct many *m)
     m->n -= i;
 }
 
-int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+size_t hf__my_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us)
 {
-    struct many m = {.st = st, .alone = n == 1};
-    int64_t patience_us = until_us - hf__local_us();
-    hf_error err = {0, 0, ""};
-    int rc = 0;
-    m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* Connecting anew took a part of the time: the deadline is later by that. */
-    if (m.link) m.link->until_us = hf__local_us() + patience_us;
-    for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
-        for (size_t i = at; i < n && i < at + AT_ONCE; i++) m.item[m.n++] = &item[i];
-        for (m.round = 0; m.n && m.link && m.link->my; m.round++) {
-            if (m.round) hf__wait_until(NULL, 0, hf__local_us() + PAUSE_US);
-            while (m.n && m.link->my) round_trip(&m);
-            while (m.n_again) m.item[m.n++] = m.again[--m.n_again];
-        }
-        while (m.n)
-            fail(m.item[--m.n], m.link ? HF_UNAVAILABLE : rc,
-                 m.link ? "the connection is gone" : err.text);
+    struct many m = {.st = st, .link = link, .n = n, .alone = n == 1};
+    m.link->until_us = until_us;
+    for (size_t i = 0; i < n; i++) m.item[i] = &item[i];
+    for (; m.n && m.link->my; m.round++) {
+        if (m.round) hf__wait_until(NULL, 0, hf__local_us() + PAUSE_US);
+        while (m.n && m.link->my) round_trip(&m);
+        while (m.n_again) m.item[m.n++] = m.again[--m.n_again];
     }
-    if (m.link) m.link->until_us = 0;
-    hf__my_put_link(st, m.link);
-    return rc;
+    while (m.n) fail(m.item[--m.n], HF_UNAVAILABLE, "the connection is gone");
+    m.link->until_us = 0;
+    return n;
 }

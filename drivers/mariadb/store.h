@@ -110,9 +110,7 @@ int hf__my_ask(struct hf__my_link *link, const struct hf__sql *sql, int ambiguou
 /* Goes to the next row. Returns 1 if there is one. */
 int hf__my_fetch(struct hf__my_reply *r);
 
-/* See kit/links.h: a batch takes its connection there, and gives it back here. */
 extern const struct hf__link_kind hf__my_link_kind;
-void hf__my_put_link(hf_store *st, struct hf__my_link *link);
 int64_t hf__my_number(const struct hf__my_reply *r, int column);
 struct hf__sql_row hf__my_row(const struct hf__my_reply *r);
 /* Reads the row from a reply; without one *row is empty. */
@@ -129,11 +127,11 @@ void hf__my_put_told(struct hf__sql *sql, const hf_store *st, const hf_rowkey *k
 int hf__my_request(hf_store *st, struct hf__sql *sql, int reads, struct hf__my_reply *r,
                    const char *what, const char *key, hf_error *err);
 
-/* mariadb.c, replace.c: see holdfast_driver.h. */
+/* mariadb.c, replace.c: see holdfast_driver.h; kit/links.h. */
 int hf__my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
 int hf__my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
-int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+size_t hf__my_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us);
 
 #endif

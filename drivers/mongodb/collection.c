@@ -97,11 +97,11 @@ int hf__mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text
                    hf_error *err)
 {
     struct hf__mg_about about = {"inspect", "", HF_UNAVAILABLE};
-    struct hf__mg_link *link;
     char text[400], version[64] = "of some version";
     bson_iter_t it;
     bson_t reply;
-    int code, rc = hf__mg_get_link(st, &link, err);
+    int code, rc;
+    struct hf__mg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc)
         rc = hf__mg_request(st, link, BCON_NEW("buildInfo", BCON_INT32(1)), &about, &reply, &code,
                             err);
@@ -111,7 +111,7 @@ int hf__mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text
         bson_destroy(&reply);
     }
     int replicated = link && link->replicated;
-    hf__mg_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "the rows are documents of collection '%s' in database '%s'",
              st->how.collection, st->how.db);

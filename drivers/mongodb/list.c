@@ -64,15 +64,15 @@ static int list_page(hf_store *st, struct listing *l, bson_t *ret, int64_t *ret_
                      hf_error *err)
 {
     struct hf__mg_about about = {"list", l->prefix, HF_UNAVAILABLE};
-    struct hf__mg_link *link;
-    int code, rc = hf__mg_get_link(st, &link, err);
+    int code, rc;
+    struct hf__mg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc && !*ret_clock_us) rc = hf__mg_ask_clock(st, link, &about, ret_clock_us, err);
     if (!rc) {
         bson_t *command = list_command(st, l->from, l->after);
         hf__mg_put_read_concern(st, link, 0, command);
         rc = hf__mg_request(st, link, command, &about, ret, &code, err);
     }
-    hf__mg_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 

@@ -27,20 +27,10 @@ static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
     return hf__mg_connect(&how, link, err);
 }
 
-static const struct hf__link_kind link_kind = {"mongodb", sizeof(struct hf__mg_link), 0, usable,
-                                               make};
+static int works(const void *link) { return ((const struct hf__mg_link *)link)->client != NULL; }
 
-int hf__mg_get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
-{
-    int rc;
-    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
-    return rc;
-}
-
-void hf__mg_put_link(hf_store *st, struct hf__mg_link *link)
-{
-    hf__links_put(&st->links, link, link && link->client);
-}
+static const struct hf__link_kind link_kind = {
+    "mongodb", sizeof(struct hf__mg_link), 0, usable, make, works, hf__mg_replace_some};
 
 int hf__mg_request(hf_store *st, struct hf__mg_link *link, bson_t *command,
                    const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err)
@@ -179,13 +169,13 @@ static int mg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
                   hf_error *err)
 {
     struct hf__mg_about about = {"get", key->text, HF_UNAVAILABLE};
-    struct hf__mg_link *link;
-    int code, rc = hf__mg_get_link(st, &link, err);
+    int code, rc;
+    struct hf__mg_link *link = hf__links_get(&st->links, &rc, err);
     if (rc)
         hf_row_clear(row);
     else
         rc = read_row(st, link, key, row, ret_clock_us, &code, &about, err);
-    hf__mg_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 
@@ -252,25 +242,30 @@ static int replace_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *k
 static int mg_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    struct hf__mg_link *link;
-    int rc = hf__mg_get_link(st, &link, err);
+    int rc;
+    struct hf__mg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc) rc = replace_by(st, link, key, seen, row, cur, ret_clock_us, err);
-    hf__mg_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
+}
+
+static int mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    return hf__links_replace_many(&st->links, item, n, until_us);
 }
 
 static int mg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
                     const char *where, hf_error *err)
 {
     struct hf__mg_about about = {"enter", key->text, HF_UNKNOWN};
-    struct hf__mg_link *link;
     if (!alone)
         return hf_fail(err, HF_UNSUPPORTED, 0,
                        "mongodb: enter '%s': the fence in a document admits one holder at a time",
                        key->text);
-    int rc = hf__mg_get_link(st, &link, err);
+    int rc;
+    struct hf__mg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc) rc = hf__mg_enter(&st->how, link, where, token, &about, err);
-    hf__mg_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 
@@ -311,16 +306,16 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     struct hf__mg_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
-    hf__links_open(&st->links, &link_kind, st, st->link);
+    hf__links_open(&st->links, &link_kind, st, st->link, io_timeout_ms);
     int rc = hf__mg_how(url, io_timeout_ms, &st->how, err);
     if (!rc) {
-        rc = hf__mg_get_link(st, &link, err);
+        link = hf__links_get(&st->links, &rc, err);
         if (!rc) rc = hf__mg_prepare_collection(st, link, &about, url->existing, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
         if (!link || !link->replicated)
             caps->notify = NULL; /* a single server has no change
                                     streams */
-        hf__mg_put_link(st, link);
+        hf__links_put(&st->links, link);
     }
     if (!rc && !(st->listener = hf__mg_listener_new(url, io_timeout_ms)))
         rc = hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
@@ -342,7 +337,7 @@ HF_DRIVER_ENTRY(mongodb) = {
     .close = mg_close,
     .get = mg_get,
     .replace = mg_replace,
-    .replace_many = hf__mg_replace_many,
+    .replace_many = mg_replace_many,
     .scan = hf__mg_scan,
     .inspect = hf__mg_inspect,
     .enter = mg_enter,

@@ -29,7 +29,7 @@
 #include <string.h>
 
 /* BYTES_MOST: the most bytes of statements in one command; MongoDB allows 16 MB. */
-enum { AT_ONCE = 512, BYTES_MOST = 1 << 20, CLOCK_US = 100000 };
+enum { BYTES_MOST = 1 << 20, CLOCK_US = 100000 };
 
 /* The replaces of one command. */
 struct part {
@@ -37,9 +37,9 @@ struct part {
     struct hf__mg_link *link;
     int64_t until_us;
     size_t n, stored; /* how many replaces the reply says were stored */
-    hf_replace *item[AT_ONCE];
-    uint8_t failed[AT_ONCE]; /* 1: its statement failed by itself, so it has its result already */
-    uint8_t found[AT_ONCE];  /* 1: the row that was read is the one that was to be stored */
+    hf_replace *item[HF_BATCH];
+    uint8_t failed[HF_BATCH]; /* 1: its statement failed by itself, so it has its result already */
+    uint8_t found[HF_BATCH];  /* 1: the row that was read is the one that was to be stored */
 };
 
 static int fail(hf_replace *item, int code, const char *why)
@@ -97,7 +97,7 @@ static size_t put_all(struct part *p, hf_replace *item, size_t n, bson_t *comman
     memset(p->failed, 0, sizeof p->failed);
     memset(p->found, 0, sizeof p->found);
     bson_append_array_begin(command, "updates", -1, &updates);
-    for (; taken < n && p->n < AT_ONCE && updates.len < BYTES_MOST; taken++)
+    for (; taken < n && updates.len < BYTES_MOST; taken++)
         if (put(&item[taken], &updates, p->n)) p->item[p->n++] = &item[taken];
     bson_append_array_end(command, &updates);
     return taken;
@@ -271,24 +271,11 @@ static size_t replace(struct part *p, hf_replace *item, size_t n)
     return taken;
 }
 
-int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+size_t hf__mg_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us)
 {
-    int64_t patience_us = until_us - hf__local_us();
-    hf_error err = {0, 0, ""};
-    int rc = 0;
-    struct part p = {.st = st, .link = hf__links_get_batch(&st->links, n, until_us, &rc, &err)};
-    struct hf__mg_link *link = p.link;
-    /* The time that connecting took doesn't count: the deadline is later by it. */
-    p.until_us = hf__local_us() + patience_us;
-    for (size_t at = 0; at < n;) {
-        if (link && link->client && hf__local_us() < p.until_us) {
-            at += replace(&p, &item[at], n - at);
-            continue;
-        }
-        const char *why = "not sent: there was no time left";
-        if (link && !link->client) why = "not sent: another one wasn't answered in time";
-        fail(&item[at++], link ? HF_UNAVAILABLE : rc, link ? why : err.text);
-    }
-    hf__mg_put_link(st, link);
-    return rc;
+    struct part p = {.st = st, .link = link, .until_us = until_us};
+    if (hf__local_us() < until_us) return replace(&p, item, n);
+    for (size_t i = 0; i < n; i++)
+        fail(&item[i], HF_UNAVAILABLE, "not sent: there was no time left");
+    return n;
 }

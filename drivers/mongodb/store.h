@@ -17,12 +17,8 @@ struct hf_store {
     int plain; /* 1: the server doesn't know $facet, $$NOW or projections; found out by `open` */
 };
 
-/* mongodb.c. Gives back a connection, also one that was taken for a batch by kit/links.h. */
-void hf__mg_put_link(hf_store *st, struct hf__mg_link *link);
-/* Takes a connection, which is given back by hf__mg_put_link (also if this fails). */
-int hf__mg_get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err);
-/* Sends the command and waits for its reply, as hf__mg_ask, after connecting again if need be. The
-   command is destroyed in every case. */
+/* mongodb.c. Sends the command and waits for its reply, as hf__mg_ask, after connecting again if
+   need be. The command is destroyed in every case. */
 int hf__mg_request(hf_store *st, struct hf__mg_link *link, bson_t *command,
                    const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
 /* Fills in the error for a reply that can't be read. Returns its code. */
@@ -71,7 +67,7 @@ int hf__mg_prepare_collection(hf_store *st, struct hf__mg_link *link,
 int hf__mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                    hf_error *err);
 
-/* replace_many.c */
-int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+/* replace_many.c: see kit/links.h. */
+size_t hf__mg_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us);
 
 #endif

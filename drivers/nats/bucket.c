@@ -194,11 +194,11 @@ static int prepare(hf_store *st, struct hf__nats_link *link, const char *safe, i
 
 int hf__nats_prepare(hf_store *st, const char *safe, hf_error *err)
 {
-    struct hf__nats_link *link;
     int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int rc = hf__nats_get_link(st, &link, until_us, err);
+    int rc;
+    struct hf__nats_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc) rc = prepare(st, link, safe, until_us, err);
-    hf__nats_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 
@@ -258,16 +258,16 @@ int hf__nats_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *te
                      hf_error *err)
 {
     const struct doctor d = {say, arg};
-    struct hf__nats_link *link;
     char why[HF_NATS_WHY] = "";
     json_t *info = NULL;
     int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int said, rc = hf__nats_get_link(st, &link, until_us, err);
+    int said, rc;
+    struct hf__nats_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc) {
         rc = ask(link, st->info, "", until_us, &info, &said, why);
         if (rc) hf_fail(err, rc, 0, "nats: inspect '%s': %s", st->bucket, why);
     }
-    hf__nats_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (!rc) say_all(st, &d, info);
     json_decref(info);
     return rc;

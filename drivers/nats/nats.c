@@ -43,7 +43,6 @@ static int list(struct scan *s, hf_error *err)
 {
     char why[HF_NATS_WHY] = "", query[HF_NATS_NAME + 80];
     struct hf__nats_request r = {.subject = s->st->info, .data = query};
-    struct hf__nats_link *link;
     int64_t until_us = hf__local_us() + s->st->how.io_timeout_ms * 1000;
     int len = snprintf(query, sizeof query, "{\"subjects_filter\":\"$KV.%s.>\",\"offset\":%lld}",
                        s->st->bucket, s->seen);
@@ -51,7 +50,8 @@ static int list(struct scan *s, hf_error *err)
     json_decref(s->info);
     s->info = NULL;
     s->next = NULL;
-    int said = 0, rc = hf__nats_get_link(s->st, &link, until_us, err);
+    int said = 0, rc;
+    struct hf__nats_link *link = hf__links_get(&s->st->links, &rc, err);
     if (!rc) {
         rc = hf__nats_ask(link, &r, 1, until_us, why);
         if (!rc && (said = hf__nats_reply(r.reply, &s->info, why))) rc = hf__nats_code(said);
@@ -61,7 +61,7 @@ static int list(struct scan *s, hf_error *err)
         hf__nats_done(&r, 1);
         if (rc) hf_fail(err, rc, 0, "nats: list: %s", why);
     }
-    hf__nats_put_link(s->st, link);
+    hf__links_put(&s->st->links, link);
     json_t *subjects = json_object_get(json_object_get(s->info, "state"), "subjects");
     s->next = json_object_iter(subjects);
     s->seen += (long long)json_object_size(subjects);
@@ -101,13 +101,13 @@ static void choose(struct scan *s, struct page *p)
 static int show(struct scan *s, struct page *p, hf_error *err)
 {
     char why[HF_NATS_WHY] = "";
-    struct hf__nats_link *link;
     int64_t until_us = hf__local_us() + s->st->how.io_timeout_ms * 1000;
-    int said, rc = hf__nats_get_link(s->st, &link, until_us, err);
+    int said, rc;
+    struct hf__nats_link *link = hf__links_get(&s->st->links, &rc, err);
     uint64_t seq;
     if (!rc && (rc = hf__nats_ask(link, p->r, p->n, until_us, why)))
         hf_fail(err, rc, 0, "nats: list: %s", why);
-    hf__nats_put_link(s->st, link);
+    hf__links_put(&s->st->links, link);
     for (size_t i = 0; !rc && i < p->n && !s->all.stop; i++) {
         rc = hf__nats_read_row(s->st, p->r[i].reply, "list", p->key[i].text, &s->all.row, &seq,
                                &said, err);
@@ -164,14 +164,17 @@ static int connect_link(hf_store *st, void *link, int64_t until_us, hf_error *er
     return hf__nats_connect(&st->how, link, until_us, err);
 }
 
+static int works(const void *link) { return ((const struct hf__nats_link *)link)->nc != NULL; }
+
 static int nats_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
                      hf_error *err)
 {
-    static const struct hf__link_kind kind = {"nats", sizeof(struct hf__nats_link), 1, usable,
-                                              connect_link};
+    static const struct hf__link_kind kind = {
+        "nats", sizeof(struct hf__nats_link), 1, usable, connect_link,
+        works,  hf__nats_replace_some};
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "nats: open '%s': out of memory", url->safe);
-    hf__links_open(&st->links, &kind, st, st->link);
+    hf__links_open(&st->links, &kind, st, st->link, io_timeout_ms);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int rc = hf__nats_options(url, &st->how, st->bucket, &st->replicas, err);
@@ -192,6 +195,11 @@ static int nats_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, h
     return 0;
 }
 
+static int nats_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    return hf__links_replace_many(&st->links, item, n, until_us);
+}
+
 HF_DRIVER_ENTRY(nats) = {
     .abi = HF_DRIVER_ABI,
     .name = "nats",
@@ -205,7 +213,7 @@ HF_DRIVER_ENTRY(nats) = {
     .close = nats_close,
     .get = hf__nats_get,
     .replace = hf__nats_replace,
-    .replace_many = hf__nats_replace_many,
+    .replace_many = nats_replace_many,
     .scan = nats_scan,
     .inspect = hf__nats_inspect,
 };

@@ -234,38 +234,21 @@ int hf__nats_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf
 {
     hf_replace item = {
         .key = key, .seen = seen, .row = row, .cur = cur, .result = HF_UNKNOWN, .err = err};
-    struct hf__nats_link *link;
     int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int rc = hf__nats_get_link(st, &link, until_us, err);
+    int rc;
+    struct hf__nats_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc) {
         write_some(st, link, &item, 1, until_us);
         rc = item.result;
         *ret_clock_us = item.clock_us;
     }
-    hf__nats_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 
-int hf__nats_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+size_t hf__nats_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us)
 {
-    int64_t patience_us = until_us - hf__local_us();
-    hf_error err = {0, 0, ""};
-    int rc = 0;
-    struct hf__nats_link *link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* The time that connecting took doesn't count: the deadline is later by it. */
-    until_us = hf__local_us() + patience_us;
-    for (size_t at = 0; at < n; at += AT_ONCE) {
-        size_t some = n - at < AT_ONCE ? n - at : AT_ONCE;
-        if (link && link->nc) {
-            write_some(st, link, item + at, some, until_us);
-            continue;
-        }
-        for (size_t i = at; i < at + some; i++) {
-            item[i].result = link ? HF_UNAVAILABLE : rc;
-            hf_fail(item[i].err, item[i].result, 0, "nats: replace '%s': %s", item[i].key->text,
-                    link ? "the connection is gone" : err.text);
-        }
-    }
-    hf__nats_put_link(st, link);
-    return rc;
+    size_t some = n < AT_ONCE ? n : AT_ONCE;
+    write_some(st, link, item, some, until_us);
+    return some;
 }

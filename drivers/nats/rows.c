@@ -13,20 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- connections ---- */
-
-int hf__nats_get_link(hf_store *st, struct hf__nats_link **ret, int64_t until_us, hf_error *err)
-{
-    int rc = 0;
-    *ret = hf__links_get(&st->links, until_us, &rc, err);
-    return rc;
-}
-
-void hf__nats_put_link(hf_store *st, struct hf__nats_link *link)
-{
-    if (link) hf__links_put(&st->links, link, link->nc != NULL);
-}
-
 /* ---- a row ---- */
 
 void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NATS_QUERY],
@@ -155,11 +141,11 @@ static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, h
 int hf__nats_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                  hf_error *err)
 {
-    struct hf__nats_link *link;
     int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int rc = hf__nats_get_link(st, &link, until_us, err);
+    int rc;
+    struct hf__nats_link *link = hf__links_get(&st->links, &rc, err);
     hf_row_clear(row);
     if (!rc) rc = get(st, link, key, row, ret_clock_us, until_us, err);
-    hf__nats_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }

@@ -83,10 +83,8 @@ int hf__nats_prepare(hf_store *st, const char *safe, hf_error *err);
 int hf__nats_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                      hf_error *err);
 
-/* rows.c. Takes a free connection. Returns 0, or the error. */
-int hf__nats_get_link(hf_store *st, struct hf__nats_link **ret, int64_t until_us, hf_error *err);
-void hf__nats_put_link(hf_store *st, struct hf__nats_link *link);
-/* Makes the request for the key's row. `query` is its text, and has to stay until the reply. */
+/* rows.c. Makes the request for the key's row. `query` is its text, and has to stay until the
+ * reply. */
 void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NATS_QUERY],
                       struct hf__nats_request *r);
 /* Reads the row from the reply, and the number of its message (0: there is none). Returns 0 or an
@@ -104,6 +102,7 @@ extern const hf_notify_ops hf__nats_notify;
 /* replace.c */
 int hf__nats_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur, int64_t *ret_clock_us, hf_error *err);
-int hf__nats_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+size_t hf__nats_replace_some(hf_store *st, void *link, hf_replace *item, size_t n,
+                             int64_t until_us);
 
 #endif

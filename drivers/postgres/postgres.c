@@ -57,7 +57,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 {
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
-    hf__links_open(&st->links, &hf__pg_link_kind, st, st->link);
+    hf__links_open(&st->links, &hf__pg_link_kind, st, st->link, io_timeout_ms);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int sys = hf__pg_notify_open(&st->listener), rc = options(st, url, err);
@@ -79,13 +79,18 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     return 0;
 }
 
+static int pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    return hf__links_replace_many(&st->links, item, n, until_us);
+}
+
 static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
     char text[300], state[6];
-    struct hf__pg_link *link;
     PGresult *r;
-    int rc = hf__pg_get_link(st, &link, err);
+    int rc;
+    struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc)
         rc =
             hf__pg_ask(&st->how, link,
@@ -94,7 +99,7 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
                        0, NULL, HF_UNAVAILABLE, &r, state, "inspect", "", err);
     char database[sizeof link->database] = "";
     if (!rc) memcpy(database, link->database, sizeof database);
-    hf__pg_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "the locks are in the table %s.%s of the database %s", st->schema,
              st->name, database);
@@ -126,7 +131,7 @@ HF_DRIVER_ENTRY(postgres) = {
     .close = pg_close,
     .get = hf__pg_get,
     .replace = hf__pg_replace,
-    .replace_many = hf__pg_replace_many,
+    .replace_many = pg_replace_many,
     .acquire = hf__pg_acquire,
     .scan = hf__pg_scan,
     .inspect = pg_inspect,

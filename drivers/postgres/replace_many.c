@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AT_ONCE = 512, ROUNDS = 4 };
+enum { ROUNDS = 4 };
 #define LOCK_MS "10"
 
 enum { QUIET_VALUES = HF_FIELDS + HF_PG_QUIET_FIRST - 1 };
@@ -24,14 +24,13 @@ struct many {
     hf_store *st;
     struct hf__pg_link *link;
     int64_t until_us;
-    hf_replace *item[AT_ONCE]; /* the replaces that have no answer yet */
-    uint8_t quiet[AT_ONCE];    /* 1: sent as the short statement (replace.c) */
-    uint8_t prepared[AT_ONCE]; /* how many other answers come just before this replace's */
+    hf_replace *item[HF_BATCH]; /* the replaces that have no answer yet */
+    uint8_t quiet[HF_BATCH];    /* 1: sent as the short statement (replace.c) */
+    uint8_t prepared[HF_BATCH]; /* how many other answers come just before this replace's */
     size_t n;
     int demoted; /* 1: see hf__pg_is_demoted */
     int cut; /* 1: a request wasn't sent whole. Nothing is sent behind it, because answers could be
                 taken for those of other requests */
-    char why[200];
 };
 
 static int fail(hf_replace *item, int code, const char *why)
@@ -217,7 +216,8 @@ static int round_trip(struct many *m, int first)
         PGresult *r = whole ? hf__pg_reply(m->link, m->until_us) : NULL;
         whole = r != NULL;
         if (!r)
-            fail(item, HF_UNKNOWN, hf__local_us() >= m->until_us ? "no answer in time" : m->why);
+            fail(item, HF_UNKNOWN,
+                 hf__local_us() >= m->until_us ? "no answer in time" : "the connection is gone");
         else if (!judge(m, item, m->quiet[i], r))
             m->item[again++] = item;
         PQclear(r);
@@ -232,32 +232,16 @@ static void replace(struct many *m)
     int whole = PQenterPipelineMode(pg);
     for (int i = 0; whole && i < ROUNDS && m->n; i++) whole = round_trip(m, i == 0);
     for (size_t i = 0; i < m->n; i++) fail(m->item[i], HF_UNAVAILABLE, "others write it meanwhile");
-    m->n = 0;
     if (!whole || m->demoted || !PQexitPipelineMode(pg) || PQstatus(pg) != CONNECTION_OK)
         hf__pg_disconnect(m->link);
 }
 
-int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+size_t hf__pg_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us)
 {
-    struct many m = {.st = st, .why = "the connection is gone"};
-    int64_t patience_us = until_us - hf__local_us();
-    hf_error err = {0, 0, ""};
-    int rc = 0;
-    m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* The time that connecting took doesn't count: the deadline is later by it. */
-    m.until_us = m.link ? hf__local_us() + patience_us : 0;
-    for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
-        for (size_t i = at; i < n && i < at + AT_ONCE; i++) {
-            if (m.link && m.link->pg)
-                m.item[m.n++] = &item[i];
-            else
-                fail(&item[i], m.link ? HF_UNAVAILABLE : rc, m.link ? m.why : err.text);
-        }
-        if (!m.n) continue;
-        hf__gate_begin();
-        replace(&m);
-        hf__gate_end();
-    }
-    hf__pg_put_link(st, m.link);
-    return rc;
+    struct many m = {.st = st, .link = link, .until_us = until_us, .n = n};
+    for (size_t i = 0; i < n; i++) m.item[i] = &item[i];
+    hf__gate_begin();
+    replace(&m);
+    hf__gate_end();
+    return n;
 }

@@ -30,20 +30,10 @@ static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
     return hf__pg_connect(&st->how, link, until_us, err);
 }
 
-const struct hf__link_kind hf__pg_link_kind = {"postgres", sizeof(struct hf__pg_link), 1, usable,
-                                               make};
+static int works(const void *link) { return ((const struct hf__pg_link *)link)->pg != NULL; }
 
-int hf__pg_get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
-{
-    int rc;
-    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
-    return rc;
-}
-
-void hf__pg_put_link(hf_store *st, struct hf__pg_link *link)
-{
-    hf__links_put(&st->links, link, link && link->pg);
-}
+const struct hf__link_kind hf__pg_link_kind = {
+    "postgres", sizeof(struct hf__pg_link), 1, usable, make, works, hf__pg_replace_some};
 
 int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *err)
 {
@@ -100,16 +90,16 @@ static int missing_column(hf_store *st, struct hf__pg_link *link, int rc, const 
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
 {
-    struct hf__pg_link *link;
     char state[6] = "";
-    int rc = hf__pg_get_link(st, &link, err);
+    int rc;
+    struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc)
         rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
                               err);
     if (rc && !strcmp(state, "42703")) rc = missing_column(st, link, rc, what, key, err);
     if (rc && !strcmp(state, "42P01"))
         rc = ask_without_table(st, link, often, n, values, ambiguous, ret, what, key, err);
-    hf__pg_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 
@@ -248,7 +238,6 @@ int hf__pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
 int hf__pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err)
 {
-    struct hf__pg_link *link;
     char text[24], state[6] = "";
     const char *values[] = {key->text, text};
     PGresult *r;
@@ -256,12 +245,12 @@ int hf__pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, 
     int rc = hf__sql_enter_at("postgres", key, where, err);
     if (rc) return rc;
     snprintf(text, sizeof text, "%llu", (unsigned long long)token);
-    rc = hf__pg_get_link(st, &link, err);
+    struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     /* The NULL tells the function that this statement only enters, and reads nothing else. */
     if (!rc)
         rc = hf__pg_ask(&st->how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2,
                         values, HF_UNKNOWN, &r, state, "enter", key->text, err);
-    hf__pg_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (rc) return hf__sql_enter_failed("postgres", key, rc, !strcmp(state, "42883"), state, err);
     PQclear(r);
     return 0;

@@ -27,11 +27,8 @@ struct hf_store {
     char empty[2 * HF_PG_NAME + 24]; /* the statement with which a person empties the store */
 };
 
-/* rows.c. A batch takes its connection by kit/links.h, and gives it back here. */
+/* rows.c */
 extern const struct hf__link_kind hf__pg_link_kind;
-void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
-/* Takes a connection, which is given back by hf__pg_put_link (also if this fails). */
-int hf__pg_get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err);
 /* Fills in the error for a table that isn't there. Returns its code. */
 int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *err);
 /* Runs one statement on a free connection; a missing table is made. */
@@ -81,7 +78,7 @@ int hf__pg_find_schema(hf_store *st, hf_error *err);
 /* Writes the name of the table's channel, however long the table's name is. */
 void hf__pg_name_channel(hf_store *st);
 
-/* replace_many.c */
-int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+/* replace_many.c: see kit/links.h. */
+size_t hf__pg_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us);
 
 #endif

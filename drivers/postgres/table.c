@@ -43,10 +43,10 @@ int hf__pg_read_table(hf_store *st, const hf_url *url, hf_error *err)
 
 int hf__pg_find_schema(hf_store *st, hf_error *err)
 {
-    struct hf__pg_link *link;
     char state[6];
     PGresult *r;
-    int rc = hf__pg_get_link(st, &link, err);
+    int rc;
+    struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc && !*link->schema && st->existing) rc = hf__pg_no_table(st, "open", st->name, err);
     if (!rc && !*link->schema) {
         char *create = hf__pg_sql_create(st->how.table);
@@ -62,7 +62,7 @@ int hf__pg_find_schema(hf_store *st, hf_error *err)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "postgres: open: the table '%s' was dropped meanwhile",
                      st->name);
     if (!rc) memcpy(st->schema, link->schema, sizeof st->schema);
-    hf__pg_put_link(st, link);
+    hf__links_put(&st->links, link);
     return rc;
 }
 

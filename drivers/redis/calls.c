@@ -24,19 +24,10 @@ static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
     return hf__rd_connect(&st->how, link, 1, until_us, err);
 }
 
-const struct hf__link_kind hf__rd_link_kind = {HF_RD, sizeof(struct hf__rd_link), 8, usable, make};
+static int works(const void *link) { return ((const struct hf__rd_link *)link)->fd >= 0; }
 
-int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
-{
-    int rc;
-    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
-    return rc;
-}
-
-void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)
-{
-    hf__links_put(&st->links, link, link && link->fd >= 0);
-}
+const struct hf__link_kind hf__rd_link_kind = {HF_RD, sizeof(struct hf__rd_link), 8, usable, make,
+                                               works, hf__rd_replace_some};
 
 /* ---- scripts ---- */
 
@@ -149,10 +140,10 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
 int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, int ambiguous,
                redisReply **ret, const char *what, const hf_rowkey *key, hf_error *err)
 {
-    struct hf__rd_link *link;
     redisReply *reply[2] = {NULL, NULL};
     char replicas[12], ms[24];
-    int rc = hf__rd_get_link(st, &link, err), waits = st->how.wait != 0;
+    int rc, waits = st->how.wait != 0;
+    struct hf__rd_link *link = hf__links_get(&st->links, &rc, err);
     if (waits) {
         snprintf(replicas, sizeof replicas, "%u", st->how.wait);
         snprintf(ms, sizeof ms, "%lld", (long long)(st->how.io_timeout_ms * 3 / 4 + 1));
@@ -175,7 +166,7 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
         if (again || rc) freeReplyObject(reply[0]);
         if (waits) freeReplyObject(reply[1]);
     }
-    hf__rd_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (!rc) *ret = reply[0];
     return rc;
 }

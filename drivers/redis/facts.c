@@ -95,18 +95,18 @@ static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
 int hf__rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *to,
                    hf_error *err)
 {
-    struct hf__rd_link *link;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     struct hf__rd_facts facts;
     char why[HF_KIT_WHY], text[200];
     redisReply *r = NULL;
-    int rc = hf__rd_get_link(st, &link, err);
+    int rc;
+    struct hf__rd_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc) {
         hf__rd_say(&batch, "INFO", NULL);
         rc = hf__rd_talk(&st->how, link, &batch, &r);
         if (rc) rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": inspect: %s", link->why);
     }
-    hf__rd_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "the locks are in the database %s, in keys that begin with '%s'",
              st->how.db, st->how.prefix);

@@ -68,10 +68,10 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
     if (strlen(prefix) >= HF_KEY_CAP) return 0;
     pattern_of(st->how.prefix, prefix, pattern);
     do {
-        struct hf__rd_link *link;
         struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
         redisReply *r = NULL;
-        int rc = hf__rd_get_link(st, &link, err);
+        int rc;
+        struct hf__rd_link *link = hf__links_get(&st->links, &rc, err);
         if (!rc) {
             hf__rd_say(&batch, "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL);
             rc = hf__rd_talk(&st->how, link, &batch, &r);
@@ -79,7 +79,7 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
                 rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list '%s': %s", prefix, link->why);
         }
         if (!rc && r->type == REDIS_REPLY_ERROR) rc = hf__rd_complain(link, r, "list", prefix, err);
-        hf__rd_put_link(st, link);
+        hf__links_put(&st->links, link);
         if (!rc && !is_scan(r))
             rc = hf_fail(err, HF_UNAVAILABLE, 0,
                          HF_RD ": list '%s': the answer doesn't fit the request", prefix);
@@ -99,9 +99,9 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
 static int read_page(hf_store *st, char *const *name, size_t n, int again, redisReply **reply,
                      hf_error *err)
 {
-    struct hf__rd_link *link;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
-    int rc = hf__rd_get_link(st, &link, err);
+    int rc;
+    struct hf__rd_link *link = hf__links_get(&st->links, &rc, err);
     for (size_t i = 0; !rc && i < n; i++) {
         struct hf__rd_args a = {.n = 2};
         hf__rd_arg(&a, "1", 1);
@@ -112,7 +112,7 @@ static int read_page(hf_store *st, char *const *name, size_t n, int again, redis
         rc = hf__rd_talk(&st->how, link, &batch, reply);
         if (rc) rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list: %s", link->why);
     }
-    hf__rd_put_link(st, link);
+    hf__links_put(&st->links, link);
     if (rc || again || !hf__rd_is_error(reply[0], "NOSCRIPT")) return rc;
     hf__rd_free(reply, (int)n);
     return read_page(st, name, n, 1, reply, err);

@@ -282,14 +282,18 @@ static void rd_close(hf_store *st)
     free(st);
 }
 
+static int rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    return hf__links_replace_many(&st->links, item, n, until_us);
+}
+
 static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
                    hf_error *err)
 {
     (void)caps;
-    struct hf__rd_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
-    hf__links_open(&st->links, &hf__rd_link_kind, st, st->link);
+    hf__links_open(&st->links, &hf__rd_link_kind, st, st->link, io_timeout_ms);
     st->how.io_timeout_ms = io_timeout_ms;
     st->listener.fd = -1;
     for (int i = 0; i < HF_LINKS; i++) st->link[i].fd = -1;
@@ -302,10 +306,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
                      strerror(no_wake));
     if (!rc && hf__rd_scripts(&st->how))
         rc = hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
-    if (!rc) {
-        rc = hf__rd_get_link(st, &link, err);
-        hf__rd_put_link(st, link);
-    }
+    if (!rc) hf__links_put(&st->links, hf__links_get(&st->links, &rc, err));
     if (rc) {
         rd_close(st);
         return rc;
@@ -333,7 +334,7 @@ ENTRY = {
     .close = rd_close,
     .get = rd_get,
     .replace = rd_replace,
-    .replace_many = hf__rd_replace_many,
+    .replace_many = rd_replace_many,
     .acquire = rd_acquire,
     .scan = hf__rd_scan,
     .inspect = hf__rd_inspect,

@@ -11,14 +11,12 @@
 
 #include <string.h>
 
-enum { AT_ONCE = 512 };
-
 /* The replaces that are sent in one batch. */
 struct many {
     hf_store *st;
     struct hf__rd_link *link;
-    hf_replace *item[AT_ONCE];
-    redisReply *reply[AT_ONCE + 1]; /* NULL: no reply came; the last one is the reply to WAIT */
+    hf_replace *item[HF_BATCH];
+    redisReply *reply[HF_BATCH + 1]; /* NULL: no reply came; the last one is the reply to WAIT */
     int n;
     int64_t until_us;
 };
@@ -121,27 +119,10 @@ static void replace(struct many *m)
     }
 }
 
-int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+size_t hf__rd_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us)
 {
-    struct many m = {.st = st};
-    int64_t patience_us = until_us - hf__local_us();
-    hf_error err = {0, 0, ""};
-    int rc = 0;
-    m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
-    /* The time that connecting took doesn't count: the deadline is later by it. */
-    m.until_us = m.link ? hf__local_us() + patience_us : 0;
-    for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
-        m.n = 0;
-        for (size_t i = at; i < n && i < at + AT_ONCE; i++) {
-            if (m.link && m.link->fd >= 0) {
-                m.item[m.n++] = &item[i];
-                continue;
-            }
-            item[i].result = m.link ? HF_UNAVAILABLE : rc;
-            hf_fail(item[i].err, item[i].result, 0, "%s", m.link ? m.link->why : err.text);
-        }
-        replace(&m);
-    }
-    hf__rd_put_link(st, m.link);
-    return rc;
+    struct many m = {.st = st, .link = link, .n = (int)n, .until_us = until_us};
+    for (size_t i = 0; i < n; i++) m.item[i] = &item[i];
+    replace(&m);
+    return n;
 }

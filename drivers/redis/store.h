@@ -45,11 +45,8 @@ struct hf__rd_args {
     size_t len[HF_RD_ARGS];
 };
 
-/* calls.c. hf__rd_get_link takes a connection for one request. hf__rd_put_link gives back a
-   connection, also one that was taken for a batch: see kit/links.h. */
+/* calls.c */
 extern const struct hf__link_kind hf__rd_link_kind;
-int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err);
-void hf__rd_put_link(hf_store *st, struct hf__rd_link *link);
 /* Begins the arguments of a call with the row's name, which is written into `name`. */
 void hf__rd_call_args(struct hf__rd_args *a, const hf_store *st, const hf_rowkey *key,
                       char name[HF_RD_NAME_CAP]);
@@ -100,8 +97,8 @@ int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
 int hf__rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *to,
                    hf_error *err);
 
-/* replace_many.c */
-int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+/* replace_many.c: see kit/links.h. */
+size_t hf__rd_replace_some(hf_store *st, void *link, hf_replace *item, size_t n, int64_t until_us);
 
 /* redis.c: reads a number from a text. Returns 0 if the text isn't one. */
 int hf__rd_number(const redisReply *r, int64_t *ret);
