@@ -271,18 +271,17 @@ void hf__my_put_told(struct hf__sql *sql, const hf_store *st, const hf_rowkey *k
     hf__sql_put_bytes(sql, key->text, key->len);
 }
 
-/* Handles an error that the table isn't there. In a store that was opened as `existing` a read gets
-   *ret without rows (with a clock, if it is a read of one key). Otherwise the table is made, and
-   the statement sent again. */
+/* Handles an error that the table isn't there. In a store that was opened as `existing` a read
+   finds no row. Otherwise the table is made, and the statement sent again. */
 static int ask_without_table(hf_store *st, struct hf__my_link *link, const struct hf__sql *sql,
                              int reads, int ambiguous, struct hf__my_reply *r)
 {
     struct hf__sql other = {NULL, 0, 0, 0};
     int read_nothing = st->existing && reads;
+    if (read_nothing && reads == HF_MY_PAGE) return 0;
     if (read_nothing) {
         hf__sql_put(&other, "SELECT 0, " HF_MY_HEAD);
         for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(&other, ", NULL");
-        if (reads == HF_MY_PAGE) hf__sql_put(&other, " LIMIT 0");
     } else {
         put_create(&other, st->table);
     }

@@ -5,10 +5,10 @@
  *
  * Texts are stored as bytes, so that no collation compares or pads them.
  *
- * The driver has 1,120 lines, not the 400 of a driver on the kit, for the library has neither a
+ * The driver has 1,100 lines, not the 400 of a driver on the kit, for the library has neither a
  * deadline nor an end to a wait. Some 500 are connections and calls that wait for the socket with a
- * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 110 are
- * hundreds of replaces by one request (replace.c).
+ * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 90 are hundreds
+ * of replaces by one request (replace.c).
  */
 #include "store.h"
 

@@ -6,6 +6,7 @@
 #include "link.h"
 
 #include "kit/fork_gate.h"
+#include "kit/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,30 +14,31 @@
 
 /* ---- how to connect ---- */
 
-/* The options of libpq that are passed on. */
-static const char *const passed_on[] = {"user",
-                                        "host",
-                                        "hostaddr",
-                                        "port",
-                                        "passfile",
-                                        "sslmode",
-                                        "sslcert",
-                                        "sslkey",
-                                        "sslpassword",
-                                        "sslrootcert",
-                                        "sslcrl",
-                                        "sslcrldir",
-                                        "sslsni",
-                                        "gssencmode",
-                                        "krbsrvname",
-                                        "requirepeer",
-                                        "ssl_min_protocol_version",
-                                        "channel_binding",
-                                        "application_name",
-                                        "options",
-                                        "service",
-                                        "target_session_attrs",
-                                        NULL};
+/* The driver's own option, and those of libpq that are passed on. */
+static const char *const options[] = {"table",
+                                      "user",
+                                      "host",
+                                      "hostaddr",
+                                      "port",
+                                      "passfile",
+                                      "sslmode",
+                                      "sslcert",
+                                      "sslkey",
+                                      "sslpassword",
+                                      "sslrootcert",
+                                      "sslcrl",
+                                      "sslcrldir",
+                                      "sslsni",
+                                      "gssencmode",
+                                      "krbsrvname",
+                                      "requirepeer",
+                                      "ssl_min_protocol_version",
+                                      "channel_binding",
+                                      "application_name",
+                                      "options",
+                                      "service",
+                                      "target_session_attrs",
+                                      NULL};
 
 static int add(struct hf__pg_how *how, const char *name, const char *value)
 {
@@ -88,26 +90,14 @@ void hf__pg_how_free(struct hf__pg_how *how)
     }
 }
 
-/* Returns 1 if the list `known` has the name. */
-static int known_option(const char *name, size_t len, const char *const *known)
-{
-    for (; *known; known++)
-        if (strlen(*known) == len && !memcmp(*known, name, len)) return 1;
-    return 0;
-}
-
-int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *how, hf_error *err)
+int hf__pg_how(const hf_url *url, struct hf__pg_how *how, hf_error *err)
 {
     char value[1024];
     int rc = 0;
-    for (const char *p = url->query; *p;) {
-        size_t pair = strcspn(p, "&"), name = strcspn(p, "=&");
-        if (pair && !known_option(p, name, known) && !known_option(p, name, passed_on))
-            return hf_fail(err, HF_INVALID, 0, "postgres: open '%s': unknown option '%.*s'",
-                           url->safe, (int)name, p);
-        p += pair + (p[pair] == '&');
-    }
-    for (const char *const *name = passed_on; *name && !rc; name++) {
+    if (hf__unknown_option(url, options, value, sizeof value))
+        return hf_fail(err, HF_INVALID, 0, "postgres: open '%s': unknown option '%s'", url->safe,
+                       value);
+    for (const char *const *name = options + 1; *name && !rc; name++) {
         rc = hf_url_get(url, *name, value, sizeof value);
         if (rc == HF_UNSUPPORTED)
             rc = 0;
@@ -271,13 +261,13 @@ int hf__pg_send_prepare(struct hf__pg_link *link, const struct hf__pg_often *oft
     return PQsendPrepare(link->pg, often->name, often->sql, n, texts(types));
 }
 
-int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, const char *sql, int n,
+int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, int n,
                 const char *const *values)
 {
     Oid types[HF_PG_VALUES];
-    if (often && link->prepared & often->bit)
+    if (link->prepared & often->bit)
         return PQsendQueryPrepared(link->pg, often->name, n, values, NULL, NULL, 0);
-    return PQsendQueryParams(link->pg, sql, n, texts(types), values, NULL, NULL, 0);
+    return PQsendQueryParams(link->pg, often->sql, n, texts(types), values, NULL, NULL, 0);
 }
 
 /* Prepares a statement from its second use on, because that costs a round trip. Returns 0 if the
@@ -285,7 +275,7 @@ int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, cons
 static int prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n,
                    int64_t until_us)
 {
-    if (link->pooled || link->forgets || link->prepared & often->bit) return 1;
+    if (!often->bit || link->pooled || link->forgets || link->prepared & often->bit) return 1;
     if (!(link->asked & often->bit)) {
         link->asked |= often->bit;
         return 1;
@@ -301,13 +291,6 @@ static int prepare(struct hf__pg_link *link, const struct hf__pg_often *often, i
     return r && PQstatus(link->pg) == CONNECTION_OK;
 }
 
-struct statement {
-    const char *sql;
-    const struct hf__pg_often *often; /* or NULL */
-    int n;
-    const char *const *values;
-};
-
 /* Writes the reason why there is no answer. */
 static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, int64_t until_us,
                   char *why, size_t cap)
@@ -320,15 +303,14 @@ static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, 
         first_line(PQerrorMessage(link->pg), why, cap);
 }
 
-static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const struct statement *s,
-               int ambiguous, PGresult **ret, char ret_state[6], const char *what, const char *key,
-               hf_error *err)
+static int ask(const struct hf__pg_how *how, struct hf__pg_link *link,
+               const struct hf__pg_often *often, int n, const char *const *values, int ambiguous,
+               PGresult **ret, char ret_state[6], const char *what, const char *key, hf_error *err)
 {
     char why[300];
     int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
     ret_state[0] = 0;
-    int sent = !s->often || prepare(link, s->often, s->n, until_us);
-    if (!sent || !hf__pg_send(link, s->often, s->sql, s->n, s->values)) {
+    if (!prepare(link, often, n, until_us) || !hf__pg_send(link, often, n, values)) {
         words(how, link, until_us, why, sizeof why);
         hf__pg_disconnect(link);
         return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: %s '%s': %s", what, key, why);
@@ -351,29 +333,16 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const str
     return hf_fail(err, code, 0, "postgres: %s '%s': %s", what, key, why);
 }
 
-int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
-               const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
-               const char *what, const char *key, hf_error *err)
+int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link,
+               const struct hf__pg_often *often, int n, const char *const *values, int ambiguous,
+               PGresult **ret, char ret_state[6], const char *what, const char *key, hf_error *err)
 {
-    struct statement s = {sql, NULL, n, values};
     hf__gate_begin();
-    int rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
-    hf__gate_end();
-    return rc;
-}
-
-int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
-                     const struct hf__pg_often *often, int n, const char *const *values,
-                     int ambiguous, PGresult **ret, char ret_state[6], const char *what,
-                     const char *key, hf_error *err)
-{
-    struct statement s = {often->sql, often, n, values};
-    hf__gate_begin();
-    int rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+    int rc = ask(how, link, often, n, values, ambiguous, ret, ret_state, what, key, err);
     if (rc && link->pg && link->prepared & often->bit && not_known(ret_state)) {
         link->prepared = 0;
         link->forgets = 1;
-        rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+        rc = ask(how, link, often, n, values, ambiguous, ret, ret_state, what, key, err);
     }
     hf__gate_end();
     return rc;

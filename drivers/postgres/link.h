@@ -35,18 +35,18 @@ struct hf__pg_link {
 };
 
 /* A frequent statement, which the server parses and plans once for each connection. Its name is
-   derived from its text. */
+   derived from its text. HF_PG_ONCE: any other statement. */
 struct hf__pg_often {
     char *sql;
     char name[32];
-    unsigned bit; /* in a link's sets */
+    unsigned bit; /* in a link's sets; 0: it isn't a frequent one */
 };
+#define HF_PG_ONCE(text) (&(struct hf__pg_often){.sql = (char *)(uintptr_t)(text)})
 /* Makes a frequent statement, which owns `sql`. Returns 0 if `sql` is NULL. */
 int hf__pg_often(struct hf__pg_often *ret, int number, char *sql);
 
-/* Fills in what the URL says. Returns 0; HF_INVALID: err says why. `known` are the driver's own
-   options. */
-int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *ret, hf_error *err);
+/* Fills in what the URL says. Returns 0; HF_INVALID: err says why. */
+int hf__pg_how(const hf_url *url, struct hf__pg_how *ret, hf_error *err);
 void hf__pg_how_free(struct hf__pg_how *how);
 
 /* dial.c. Checks the parameters without a server. Returns 0, or HF_INVALID with the reason. */
@@ -80,24 +80,17 @@ int hf__pg_broken(struct hf__pg_link *link);
 /*
  * Sends one statement and waits for its answer. Returns 0 and *ret (to be cleared); else the code
  * of the failure, with the reason. `ambiguous` is the code if no reply came. *ret_state is the
- * SQLSTATE; "": there is none.
+ * SQLSTATE; "": there is none. From its second use on a connection a frequent statement is
+ * prepared, unless the connection leads to a pooler.
  */
-int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
-               const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
-               const char *what, const char *key, hf_error *err);
+int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link,
+               const struct hf__pg_often *often, int n, const char *const *values, int ambiguous,
+               PGresult **ret, char ret_state[6], const char *what, const char *key, hf_error *err);
 
-/* Does what hf__pg_ask does. From its second use on a connection the statement is prepared, unless
-   the connection leads to a pooler. */
-int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
-                     const struct hf__pg_often *often, int n, const char *const *values,
-                     int ambiguous, PGresult **ret, char ret_state[6], const char *what,
-                     const char *key, hf_error *err);
-
-/* The parts of which hf__pg_ask_often consists, for requests in a pipeline. Each sends, and returns
-   0 if libpq refuses it. hf__pg_send sends the execution of `often` if that is prepared, else
-   `sql`. */
+/* The parts of hf__pg_ask, for requests in a pipeline. Each sends, and returns 0 if libpq refuses
+   that. hf__pg_send sends an execution, if the statement is prepared. */
 int hf__pg_send_prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n);
-int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, const char *sql, int n,
+int hf__pg_send(struct hf__pg_link *link, const struct hf__pg_often *often, int n,
                 const char *const *values);
 /* Reads all results of a request, in a pipeline up to its Sync, and returns the one that counts.
    NULL: not all of them came until until_us. */

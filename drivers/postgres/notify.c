@@ -266,8 +266,8 @@ static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, c
     char sql[120], state[6];
     PGresult *r;
     snprintf(sql, sizeof sql, "%s \"%s%s\"", what, at, channel);
-    int rc = hf__pg_ask(how, &listener->link, sql, 0, NULL, HF_UNAVAILABLE, &r, state, "listen", "",
-                        err);
+    int rc = hf__pg_ask(how, &listener->link, HF_PG_ONCE(sql), 0, NULL, HF_UNAVAILABLE, &r, state,
+                        "listen", "", err);
     if (rc)
         disconnected(listener, "", NULL);
     else

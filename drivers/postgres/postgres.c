@@ -26,9 +26,8 @@ static void pg_close(hf_store *st)
 
 static int options(hf_store *st, const hf_url *url, hf_error *err)
 {
-    static const char *const known[] = {"table", NULL};
     int rc = hf__pg_read_table(st, url, err);
-    if (!rc) rc = hf__pg_how(url, known, &st->how, err);
+    if (!rc) rc = hf__pg_how(url, &st->how, err);
     return rc ? rc : hf__pg_check(&st->how, err);
 }
 
@@ -92,11 +91,12 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     int rc;
     struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc)
-        rc =
-            hf__pg_ask(&st->how, link,
-                       "SELECT current_setting('server_version'), current_setting('fsync'), "
-                       "current_setting('full_page_writes'), current_setting('synchronous_commit')",
-                       0, NULL, HF_UNAVAILABLE, &r, state, "inspect", "", err);
+        rc = hf__pg_ask(
+            &st->how, link,
+            HF_PG_ONCE(
+                "SELECT current_setting('server_version'), current_setting('fsync'), "
+                "current_setting('full_page_writes'), current_setting('synchronous_commit')"),
+            0, NULL, HF_UNAVAILABLE, &r, state, "inspect", "", err);
     char database[sizeof link->database] = "";
     if (!rc) memcpy(database, link->database, sizeof database);
     hf__links_put(&st->links, link);

@@ -93,7 +93,7 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
             hf__pg_put_notification(item->key, item->row, word);
             hf__put_addresses(addresses, item->row);
         }
-        sent = !m->cut && sent_whole(m, hf__pg_send(m->link, often, often->sql, n, values));
+        sent = !m->cut && sent_whole(m, hf__pg_send(m->link, often, n, values));
         if (!sent) fail(item, HF_UNKNOWN, "it could not be sent");
     }
     hf__free_fields(&f);

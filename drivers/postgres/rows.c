@@ -41,33 +41,26 @@ int hf__pg_no_table(hf_store *st, const char *what, const char *at, hf_error *er
     return hf__sql_no_table("postgres", what, at, st->how.table, err);
 }
 
-/* Returns the statement to send if the table doesn't exist: in a store that was opened as
-   `existing` one that reads no rows, otherwise the one that makes the table. NULL: a store is being
-   opened as `existing`. */
-static const char *instead(const hf_store *st, const struct hf__pg_often *often)
-{
-    if (!st->existing) return st->sql.create;
-    if (!st->how.opened) return NULL;
-    return often == &st->sql.get    ? st->sql.no_row
-           : often == &st->sql.scan ? st->sql.no_page
-                                    : st->sql.create;
-}
-
-/* Asks again after a statement failed, having done nothing, because the table doesn't exist. */
+/* Handles a statement that failed, having done nothing, because the table doesn't exist. In a store
+   that was opened as `existing` a read finds no row (*ret is NULL for a page). Otherwise the table
+   is made, and the statement sent again. */
 static int ask_without_table(hf_store *st, struct hf__pg_link *link,
                              const struct hf__pg_often *often, int n, const char *const *values,
                              int ambiguous, PGresult **ret, const char *what, const char *key,
                              hf_error *err)
 {
-    const char *sql = instead(st, often);
+    int gets = st->existing && often == &st->sql.get;
+    const char *sql = gets ? st->sql.no_row : st->sql.create;
     char state[6];
-    if (!sql) return hf__pg_no_table(st, what, key, err);
-    int rc = hf__pg_ask(&st->how, link, sql, 0, NULL, HF_UNAVAILABLE, ret, state, what, key, err);
-    if (sql != st->sql.create) return rc;
+    if (st->existing && !st->how.opened) return hf__pg_no_table(st, what, key, err);
+    *ret = NULL;
+    if (st->existing && often == &st->sql.scan) return 0;
+    int rc = hf__pg_ask(&st->how, link, HF_PG_ONCE(sql), 0, NULL, HF_UNAVAILABLE, ret, state, what,
+                        key, err);
+    if (gets) return rc;
     if (!rc) PQclear(*ret);
     if (!hf__pg_was_made(rc, state)) return rc;
-    return hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
-                            err);
+    return hf__pg_ask(&st->how, link, often, n, values, ambiguous, ret, state, what, key, err);
 }
 
 /* Explains an error about a missing column: if the table has format 1, the error says so. */
@@ -77,8 +70,8 @@ static int missing_column(hf_store *st, struct hf__pg_link *link, int rc, const 
     const struct hf__row_reader where = {"postgres", what, key, st->empty};
     char state[6];
     PGresult *r;
-    if (hf__pg_ask(&st->how, link, st->sql.is_old, 0, NULL, HF_UNAVAILABLE, &r, state, what, key,
-                   NULL))
+    if (hf__pg_ask(&st->how, link, HF_PG_ONCE(st->sql.is_old), 0, NULL, HF_UNAVAILABLE, &r, state,
+                   what, key, NULL))
         return rc;
     PQclear(r);
     if (!st->how.opened) st->old = 1;
@@ -94,8 +87,7 @@ int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const 
     int rc;
     struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     if (!rc)
-        rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
-                              err);
+        rc = hf__pg_ask(&st->how, link, often, n, values, ambiguous, ret, state, what, key, err);
     if (rc && !strcmp(state, "42703")) rc = missing_column(st, link, rc, what, key, err);
     if (rc && !strcmp(state, "42P01"))
         rc = ask_without_table(st, link, often, n, values, ambiguous, ret, what, key, err);
@@ -149,8 +141,8 @@ int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf
     const char *values[] = {key->text};
     char state[6];
     PGresult *r;
-    int rc = hf__pg_ask_often(&st->how, link, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, state,
-                              "get", key->text, NULL);
+    int rc = hf__pg_ask(&st->how, link, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, state, "get",
+                        key->text, NULL);
     if (rc) return rc;
     if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, row, "get", key->text, NULL);
     PQclear(r);
@@ -248,8 +240,9 @@ int hf__pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, 
     struct hf__pg_link *link = hf__links_get(&st->links, &rc, err);
     /* The NULL tells the function that this statement only enters, and reads nothing else. */
     if (!rc)
-        rc = hf__pg_ask(&st->how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2,
-                        values, HF_UNKNOWN, &r, state, "enter", key->text, err);
+        rc = hf__pg_ask(&st->how, link,
+                        HF_PG_ONCE("SELECT holdfast_enter($1::text, $2::bigint, NULL)"), 2, values,
+                        HF_UNKNOWN, &r, state, "enter", key->text, err);
     hf__links_put(&st->links, link);
     if (rc) return hf__sql_enter_failed("postgres", key, rc, !strcmp(state, "42883"), state, err);
     PQclear(r);

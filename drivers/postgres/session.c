@@ -16,7 +16,8 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
     static const char before[] = "postgres: connect '': ";
     char state[6];
     hf_error err = {0, 0, ""};
-    int rc = hf__pg_ask(how, link, sql, 0, NULL, HF_UNAVAILABLE, ret, state, "connect", "", &err);
+    int rc = hf__pg_ask(how, link, HF_PG_ONCE(sql), 0, NULL, HF_UNAVAILABLE, ret, state, "connect",
+                        "", &err);
     if (!rc) return 0;
     const char *bare = err.text;
     if (!strncmp(bare, before, sizeof before - 1)) bare += sizeof before - 1;

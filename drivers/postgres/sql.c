@@ -190,15 +190,6 @@ int hf__pg_was_made(int rc, const char *state)
     return !rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710");
 }
 
-/* Reads nothing: an answer of the shape of GET's without a row, or of SCAN's without rows. */
-static char *sql_nothing(struct hf__sql *t, const char *limit)
-{
-    hf__sql_put(t, "SELECT 0, " NOW);
-    for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(t, ", NULL");
-    hf__sql_put(t, "%s", limit);
-    return hf__sql_take(t);
-}
-
 int hf__pg_sql(struct hf__pg_sql *s, const char *table)
 {
     struct hf__sql t = {NULL, 0, 0, 0};
@@ -220,15 +211,15 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
     s->create = hf__pg_sql_create(table);
     hf__sql_put(&t, "SELECT granted FROM %s LIMIT 0", table);
     s->is_old = hf__sql_take(&t);
-    s->no_row = sql_nothing(&t, "");
-    s->no_page = sql_nothing(&t, " LIMIT 0");
-    return made && s->create && s->is_old && s->no_row && s->no_page;
+    hf__sql_put(&t, "SELECT 0, " NOW);
+    for (int i = 0; i < HF_FIELDS; i++) hf__sql_put(&t, ", NULL");
+    s->no_row = hf__sql_take(&t);
+    return made && s->create && s->is_old && s->no_row;
 }
 
 void hf__pg_sql_free(struct hf__pg_sql *s)
 {
-    char *sql[] = {s->get.sql,   s->insert.sql,  s->update.sql, s->quiet.sql,
-                   s->erase.sql, s->acquire.sql, s->scan.sql,   s->create,
-                   s->is_old,    s->no_row,      s->no_page};
+    char *sql[] = {s->get.sql,     s->insert.sql, s->update.sql, s->quiet.sql, s->erase.sql,
+                   s->acquire.sql, s->scan.sql,   s->create,     s->is_old,    s->no_row};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
 }

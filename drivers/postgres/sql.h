@@ -19,8 +19,8 @@ struct hf__pg_sql {
     struct hf__pg_often get, insert, update, erase, acquire, scan;
     struct hf__pg_often quiet; /* an update that returns a row only if it was done */
     char *create;
-    char *is_old;           /* succeeds if the table has the columns of format 1 */
-    char *no_row, *no_page; /* what `get` and `scan` answer if there is no row */
+    char *is_old; /* succeeds if the table has the columns of format 1 */
+    char *no_row; /* what `get` answers if there is no row */
 };
 
 /* Makes the statements; `table` is quoted. Returns 1; 0: no memory. To be freed in every case. */

@@ -52,8 +52,8 @@ int hf__pg_find_schema(hf_store *st, hf_error *err)
         char *create = hf__pg_sql_create(st->how.table);
         if (!create) rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
         if (!rc)
-            rc = hf__pg_ask(&st->how, link, create, 0, NULL, HF_UNAVAILABLE, &r, state, "open",
-                            st->name, err);
+            rc = hf__pg_ask(&st->how, link, HF_PG_ONCE(create), 0, NULL, HF_UNAVAILABLE, &r, state,
+                            "open", st->name, err);
         if (create && !rc) PQclear(r);
         if (create && hf__pg_was_made(rc, state)) rc = hf__pg_locate(&st->how, link, err);
         free(create);
