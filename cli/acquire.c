@@ -119,7 +119,7 @@ static int acquire(const struct command *self, int argc, char **argv)
     unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_JSON;
     int status = parse_options(self, takes, argc, argv, &o);
     if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
-    if (!status && !o.lease_ms) status = bad_usage("no --lease: how long to hold");
+    if (!status && !o.lease_ms) status = bad_usage("--lease is missing: how long to hold");
     if (status) return status < 0 ? finish_output() : status;
     write_note(note, NULL);
     watch_for_damage();
@@ -153,7 +153,8 @@ static int adopt(const struct command *self, unsigned more, int most, int argc, 
     hf_error err;
     int status = parse_options(self, TAKES_TOKEN | more, argc, argv, o);
     if (!status) status = want_args(o, 1, most, "operand");
-    if (!status && !o->token) status = bad_usage("no --token: which grant of '%s'", o->args[0]);
+    if (!status && !o->token)
+        status = bad_usage("--token is missing: which grant of '%s'", o->args[0]);
     if (status) return status;
     watch_for_damage();
     status = open_to_change(o->args[0], ret_store);

@@ -29,7 +29,8 @@ int break_command(const struct command *self, int argc, char **argv)
     int status = parse_options(self, TAKES_TOKEN, argc, argv, &o);
     if (!status) status = want_args(&o, 1, 1, "key");
     if (!status && !o.token)
-        status = bad_usage("no --token: which grant of '%s' (holdfast show names it)", o.args[0]);
+        status = bad_usage("--token is missing: which grant of '%s' (holdfast show names it)",
+                           o.args[0]);
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();
     status = open_to_change(o.args[0], &store);

@@ -41,7 +41,7 @@ static void on_bus(int sig)
     if (pthread_equal(pthread_self(), main_thread)) siglongjmp(jump, 1);
     uint64_t one = 1;
     if (told_fd < 0 || write(told_fd, &one, sizeof one) < 0) give_up();
-    /* The main thread may never see it, if it sleeps on a mutex that this thread holds. */
+    /* The main thread may never read told_fd, if it sleeps on a mutex that this thread holds. */
     for (int waited = 0; !seen; waited += LOOK_MS) {
         if (waited >= PATIENCE_MS) give_up();
         poll(NULL, 0, LOOK_MS);

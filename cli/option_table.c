@@ -45,7 +45,7 @@ static const struct {
     {{"close", no_argument, NULL, 'o'},
      TAKES_RUN,
      NULL,
-     "what the command leaves running doesn't hold the key"},
+     "processes that the command leaves don't hold the key"},
     {{"no-fork", no_argument, NULL, 'F'},
      TAKES_NO_FORK,
      NULL,

@@ -10,12 +10,12 @@ static void say_waits(const hf_caps *caps, void (*say)(void *, enum promise, con
                       void *arg)
 {
     char line[160];
-    snprintf(line, sizeof line, "first come, first served, %u in line; beyond that they poll",
+    snprintf(line, sizeof line, "waiters are served in order, %u in the queue; further ones poll",
              caps->queue_cap);
     if (caps->queues)
         say(arg, PROMISED, line);
     else
-        say(arg, LESS, "no line: the first waiter that looks after a release is next");
+        say(arg, LESS, "waiters don't queue: after a release the first that looks gets the key");
     snprintf(line, sizeof line, "a waiter looks about every %u ms",
              caps->poll_ms ? caps->poll_ms : 250);
     if (caps->local || caps->notify)
@@ -46,7 +46,7 @@ void store_promises(const hf_driver *drv, const hf_caps *caps,
         say(arg, NOT_PROMISED, "that a dead holder's key is free before its lease is over");
     if (!caps->liveness && !caps->sessions)
         say(arg, NOT_PROMISED,
-            "anything for a lease while the store's own clock is set back or forth");
+            "anything about a lease if the store's own clock is set back or forward");
     say(arg, NOT_PROMISED,
         "that a holder which was paused does nothing late: let the data refuse old tokens");
 }

@@ -13,7 +13,7 @@ int prune_command(const struct command *self, int argc, char **argv)
     uint64_t n = 0;
     int status = parse_options(self, TAKES_IDLE | TAKES_JSON, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 0, "argument");
-    if (!status && o.idle_ms < 0) status = bad_usage("no --idle: unused for how long");
+    if (!status && o.idle_ms < 0) status = bad_usage("--idle is missing: unused for how long");
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();
     status = open_to_look(&store);

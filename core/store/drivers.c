@@ -211,10 +211,11 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
 static const char *contradiction(const hf_caps *c)
 {
     if (c->local && c->sessions) return "it has both a local clock and none for leases";
-    if (c->liveness && c->sessions) return "its sessions end in two ways";
+    if (c->liveness && c->sessions) return "its sessions end both with a process and with a lease";
     if (!c->threads && (c->local || c->sessions || c->notify))
-        return "its calls are serialized, but it is to be slept in, or kept alive beside others";
-    if (c->local && c->notify) return "it both wakes and notifies";
+        return "it allows one call at a time, but has calls that have to run beside others: "
+               "sleeps, or sessions";
+    if (c->local && c->notify) return "it has both wakeups and notifications";
     const hf_notify_ops *n = c->notify;
     if (n && (!n->subscribe || !n->unsubscribe || !n->flush || !n->sleep || !n->next_event ||
               !n->interrupt))

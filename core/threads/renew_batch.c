@@ -240,7 +240,7 @@ static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t
 
 /* ---- after: under the mutex ---- */
 
-/* Lets the lock go, to be renewed at local at_us. */
+/* Plans the next renewal of the lock for local at_us, and ends the seizure (hf__let_go). */
 static void put_back(hf_lock *l, int64_t at_us)
 {
     if (!l->lost && !l->releasing) hf__renew_at(l, at_us);

@@ -76,7 +76,7 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 static int not_told(void (*say)(void *arg, int ok, const char *text), void *arg, const char *what)
 {
     char text[100];
-    snprintf(text, sizeof text, "this user isn't told of %s: that is unknown", what);
+    snprintf(text, sizeof text, "this user may not ask for %s", what);
     say(arg, 1, text);
     return 0;
 }
@@ -95,7 +95,9 @@ static int inspect_members(hf_store *st, void (*say)(void *arg, int ok, const ch
     size_t voters = 0;
     for (size_t i = 0; i < list->n_members; i++) voters += !list->members[i]->islearner;
     if (voters < 2)
-        snprintf(text, sizeof text, "one member: nothing is lost with it, but it is all there is");
+        snprintf(
+            text, sizeof text,
+            "one member: while it is down nothing can be locked, and its disk has the only copy");
     else
         snprintf(text, sizeof text, "%zu members vote: it goes on without %zu of them", voters,
                  (voters - 1) / 2);

@@ -106,7 +106,7 @@ int hf__et_group_row(const struct hf__et_group *g, int64_t term, hf_row *row, co
     if (!g->value) return g->rev ? HF_CORRUPT : 0;
     int rc = hf__et_read_row(g->value, row, ret_why);
     if (rc) return rc;
-    *ret_why = "another rev beside it than in it";
+    *ret_why = "the rev beside the row isn't the row's";
     if (row->rev != g->rev) {
         hf_row_clear(row);
         return HF_CORRUPT;
@@ -128,7 +128,7 @@ int hf__et_group_read(const HfEt__RangeResponse *range, int64_t term, const hf_r
         rc = hf__et_group_add(g, range->kvs[i]);
         if (rc > 0) rc = HF_CORRUPT;
     }
-    if (rc == HF_CORRUPT) why = "keys that aren't ours";
+    if (rc == HF_CORRUPT) why = "keys that Holdfast doesn't write";
     if (!rc) rc = hf__et_group_row(g, term, row, &why);
     if (!rc) return 0;
     if (rc == HF_NOMEM) why = "out of memory";

@@ -175,7 +175,7 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
     }
     size_t len = hf__et_frame_len(c->reply, c->len);
     if (!len || (method->streams ? len > c->len : len != c->len)) {
-        snprintf(x->why, sizeof x->why, "its answer has no form");
+        snprintf(x->why, sizeof x->why, "its answer isn't one whole gRPC message");
         return 1;
     }
     x->message = hf__et_unframe(method->reply, c->reply, len, &x->nomem);

@@ -194,7 +194,8 @@ int hf__et_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *
     if (rc) return rc;
     *ret_ms = ttl * 1000;
     if (*ret_ms < lease_ms)
-        rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: lease: %lld ms instead of %lld",
+        rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                     "etcd: make a lease: the server gives %lld ms instead of %lld",
                      (long long)*ret_ms, (long long)lease_ms);
     else if (!own_add(st, session, *ret_ms))
         rc = hf_fail(err, HF_NOMEM, 0, "etcd: lease: out of memory");

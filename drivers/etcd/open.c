@@ -43,8 +43,8 @@ static int options(struct hf__et_http *http, const hf_url *url, hf_error *err)
     if (!rc) rc = option(url, "cert", &http->cert, err);
     if (!rc) rc = option(url, "key", &http->key, err);
     if (!rc && !http->cert != !http->key)
-        rc = hf_fail(err, HF_INVALID, 0, "etcd: open '%s': %s: needs the other of the two",
-                     url->safe, http->cert ? "cert" : "key");
+        rc = hf_fail(err, HF_INVALID, 0, "etcd: open '%s': %s: cert and key go together", url->safe,
+                     http->cert ? "cert" : "key");
     return rc;
 }
 

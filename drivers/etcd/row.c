@@ -146,7 +146,7 @@ static int get_row(const HfEt__Row *from, hf_row *row, const char **ret_why)
     int rc = hf_row_room(row, n);
     if (!rc) rc = get_head(from, row, ret_why);
     if (rc) return rc;
-    *ret_why = "a holder or waiter that is none";
+    *ret_why = "a holder or waiter that isn't a valid one";
     for (size_t i = 0; i < n; i++) {
         const HfEt__Party *p =
             i < from->n_holders ? from->holders[i] : from->queue[i - from->n_holders];

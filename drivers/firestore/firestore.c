@@ -180,7 +180,7 @@ int hf__fs_replace_until(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
     update_us = hf__fs_time(json_object_get(result, "updateTime"));
     json_decref(answer);
     if (clock_us <= 0)
-        return fail(HF_UNKNOWN, "replace", key->text, "an answer that isn't one to a commit", err);
+        return fail(HF_UNKNOWN, "replace", key->text, "not an answer to a commit", err);
     *ret_clock_us = clock_us;
     if (row) hf__fs_remember(st, key, row->rev, update_us > 0 ? update_us : clock_us);
     return 0;

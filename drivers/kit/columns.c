@@ -64,7 +64,7 @@ static int put_more(const hf_row *row, json_t **ret)
     return bad;
 }
 
-static const char bad_more[] = "more is not what is to be said of a holder";
+static const char bad_more[] = "more does not describe a holder";
 
 /* Returns 1 if this version knows the member of `more`. A row with an unknown member is refused,
    because it may change what a hold means. */
@@ -100,7 +100,8 @@ static const char *read_first(json_t *more, hf_row *row)
     if (!number[HF_PARTY_TOKEN]) number[HF_PARTY_TOKEN] = (int64_t)row->token;
     hf__party_from_numbers(p, number);
     int ended = (p->flags & HF_PARTY_ENDING) != 0;
-    if (ended != reserved) return "the owner of a hold that has ended, or that hasn't, is another";
+    if (ended != reserved)
+        return "only a hold that has ended has the reserved owner, and each such hold has it";
     if (!ended) return json_object_get(more, "owner") ? bad_more : NULL;
     if (!hf__get_text(more, "owner", p->owner, HF_OWNER_CAP, &len)) return bad_more;
     p->owner_len = (uint8_t)len;

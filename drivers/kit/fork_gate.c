@@ -14,7 +14,7 @@ static pthread_cond_t changed; /* signalled when a fork is over, and when a thre
 static unsigned inside;        /* how many threads are inside the gate */
 static int forks;
 static unsigned forks_inside; /* 1: the thread that forks was inside itself */
-/* given_up: how many of the threads inside no fork waits for any more, because one has waited for
+/* given_up: how many of the threads inside are no longer waited for, because a fork has waited for
    them in vain. Each fork that waits in vain begins a new round (round_now). So a thread inside is
    given up if it entered in an earlier round. */
 static unsigned given_up, round_now;

@@ -87,7 +87,7 @@ static int first_line(int fd, char to[HF_SECRET_CAP], const char **ret_why)
         if (!end) end = to + n;
         *end = 0;
         to[strcspn(to, "\r")] = 0;
-        *ret_why = "nothing stands in its first line";
+        *ret_why = "its first line is empty";
         return to[0] ? 0 : HF_INVALID;
     }
     return HF_INVALID;

@@ -32,7 +32,7 @@ static int judge_collection(const hf_store *st, const bson_t *reply, int *ret_th
     *ret_there = 1;
     if (bson_iter_init_find(&at, &doc, "type") && BSON_ITER_HOLDS_UTF8(&at) &&
         strcmp(bson_iter_utf8(&at, NULL), "collection") != 0)
-        return unfit(st, "it is a view, or keeps a series", err);
+        return unfit(st, "it is a view or a time series", err);
     if (has(&doc, "options.capped")) return unfit(st, "it is capped: it drops rows", err);
     if (has(&doc, "options.expireAfterSeconds"))
         return unfit(st, "it drops rows by their age", err);

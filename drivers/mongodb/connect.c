@@ -67,7 +67,7 @@ static mongoc_stream_t *bare_stream_of(struct hf__mg_link *link, int fd, const c
     mongoc_stream_t *tls = mongoc_stream_tls_new_with_hostname(bare, host, &ssl, 1);
     if (!tls) {
         mongoc_stream_destroy(bare);
-        return none(error, "TLS: not with these files");
+        return none(error, "TLS: the files of certificates or keys can't be used");
     }
     int64_t left_ms = (link->until_us - hf__local_us()) / 1000;
     if (left_ms > 0 && mongoc_stream_tls_handshake_block(tls, host, (int32_t)left_ms, error))

@@ -38,15 +38,15 @@ static const struct option {
     {"tlsDisableCertificateRevocationCheck", BOOL, {NULL}, NULL},
     {"tlsDisableOCSPEndpointCheck", BOOL, {NULL}, NULL},
     {"tlsInsecure", BOOL, {NULL}, NULL},
-    {"w", OURS, {"majority", NULL}, "with less a fail-over forgets who holds a key"},
-    {"journal", OURS, {"true", NULL}, "without it a crash forgets who holds a key"},
+    {"w", OURS, {"majority", NULL}, "with less, a fail-over may lose the row of a held key"},
+    {"journal", OURS, {"true", NULL}, "without it, a crash may lose the row of a held key"},
     {"readConcernLevel",
      OURS,
      {"linearizable", "majority"},
-     "with less a read shows what may be undone"},
-    {"readPreference", OURS, {"primary", NULL}, "the others show the past"},
-    {"retryReads", OURS, {"true", "false"}, "that is no boolean"},
-    {"retryWrites", OURS, {"true", "false"}, "that is no boolean"},
+     "with less, a read may show a write that is undone later"},
+    {"readPreference", OURS, {"primary", NULL}, "the others may read old rows"},
+    {"retryReads", OURS, {"true", "false"}, "it is a boolean"},
+    {"retryWrites", OURS, {"true", "false"}, "it is a boolean"},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 

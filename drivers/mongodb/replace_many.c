@@ -232,7 +232,7 @@ static void sort_out(struct part *p)
         else if (told && found >= p->stored)
             p->item[i]->result = HF_CONFLICT;
         else
-            fail(p->item[i], HF_UNKNOWN, "not told which of several were stored");
+            fail(p->item[i], HF_UNKNOWN, "the reply doesn't say which of several were stored");
     }
 }
 

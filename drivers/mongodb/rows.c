@@ -257,6 +257,6 @@ int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const c
     bson_destroy(command);
     bson_destroy(&query);
     if (code != HF_MG_DUPLICATE_KEY) return rc;
-    return hf_fail(err, HF_LOST, 0, "mongodb: enter '%s': a later one has entered '%s'", about->key,
-                   where);
+    return hf_fail(err, HF_LOST, 0, "mongodb: enter '%s': a later token has entered '%s'",
+                   about->key, where);
 }

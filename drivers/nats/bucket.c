@@ -151,7 +151,8 @@ static const char *unfit(const hf_store *st, const json_t *info)
     if (json_object_get(config, "mirror")) return "the bucket is a mirror: it can't be written";
     if (!first || strcmp(first, subject) != 0 || json_array_size(subjects) != 1)
         return "the stream isn't a bucket of keys and values";
-    if (!kept || strcmp(kept, "limits") != 0) return "the stream's messages go when they are read";
+    if (!kept || strcmp(kept, "limits") != 0)
+        return "the stream deletes messages when they are read";
     return NULL;
 }
 
@@ -227,7 +228,7 @@ static void say_limits(const struct doctor *d, const json_t *config)
                 (number(config, "max_bytes") > 0 || number(config, "max_msgs") > 0);
     int ages = number(config, "max_age") > 0;
     if (ages) d->say(d->arg, 0, "the bucket has a TTL: it deletes rows of held locks");
-    if (drops) d->say(d->arg, 0, "the bucket is limited and discards the old: it loses rows");
+    if (drops) d->say(d->arg, 0, "the bucket has a limit and discards old messages: it loses rows");
     if (!ages && !drops) d->say(d->arg, 1, "no limit of the bucket takes a row away");
     if (json_is_true(json_object_get(config, "no_ack")))
         d->say(d->arg, 0, "no_ack: the server doesn't say what it has stored");
@@ -244,11 +245,13 @@ static void say_all(const hf_store *st, const struct doctor *d, const json_t *in
              told ? "are notified" : "poll, for it doesn't republish");
     d->say(d->arg, 1, text);
     d->say(d->arg, file,
-           file ? "storage: file; set sync_interval: always for what a power cut may take"
+           file ? "storage: file; a power cut may take the last writes, unless the server has "
+                  "sync_interval: always"
                 : "storage: memory: a restart of the server loses all locks");
     snprintf(text, sizeof text,
-             replicas > 1 || !cluster ? "replicas: %lld"
-                                      : "replicas: %lld, in a cluster: one lost server loses all",
+             replicas > 1 || !cluster
+                 ? "replicas: %lld"
+                 : "replicas: %lld, in a cluster: if one server is lost, all locks may be",
              (long long)replicas);
     d->say(d->arg, replicas > 1 || !cluster, text);
     say_limits(d, config);

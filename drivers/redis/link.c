@@ -42,7 +42,7 @@ static size_t send_bytes(struct hf__rd_link *link, const char *from, size_t n, i
             sent += (size_t)k;
         } else if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
             if (await(link->fd, POLLOUT, until_us)) continue;
-            set_why(link, "it takes nothing in time");
+            set_why(link, "it took the request too slowly");
             break;
         } else {
             set_why(link, strerror(errno));
@@ -233,7 +233,7 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
         /* the batch lacks a part of its commands, so nothing is sent */
         set_why(link, "out of memory");
     } else if (says_too_much(link)) {
-        set_why(link, "it says more than it was asked");
+        set_why(link, "it sent more than it was asked for");
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
         link->asked = ok;

@@ -69,7 +69,7 @@ static int unreadable(int sq, hf_error *err)
     return hf_fail(err, HF_UNAVAILABLE, 0,
                    "sqlite: subscribe to notifications: cannot read data_version: %s; waiters poll "
                    "meanwhile",
-                   sq ? sqlite3_errstr(sq) : "the descriptor that wakes them is gone");
+                   sq ? sqlite3_errstr(sq) : "the descriptor that wakes the waiters is gone");
 }
 
 static int flush(hf_store *st, hf_event_count *ret, hf_error *err)

@@ -120,8 +120,9 @@ int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf
                        "other names (find / -xdev -samefile %s)",
                        name, (unsigned long)s->st_nlink, path);
     if (sys)
-        return hf_fail(err, HF_UNAVAILABLE, sys, "sqlite: open '%s': which mount it is in: %s",
-                       name, strerror(sys));
+        return hf_fail(err, HF_UNAVAILABLE, sys,
+                       "sqlite: open '%s': can't find which mount it is in: %s", name,
+                       strerror(sys));
     if (of_file >= 0 && of_dir >= 0 && of_file != of_dir)
         return hf__sq_refuse(name, HF_UNSUPPORTED, 0,
                              "the file is a mount of its own, and SQLite's -wal and -shm don't "

@@ -159,7 +159,7 @@ static int changed(hf_store *st, int code, const char *what, const char *key, co
     return hf_fail(err, code, 0, "sqlite: %s '%s': %s while '%s' was open%s%s%s: %s", what, key,
                    why, st->path, found ? " (another copy of SQLite is in this process: " : "",
                    copy, found ? ")" : "",
-                   code == HF_UNKNOWN ? "it may not have landed" : "nothing was done");
+                   code == HF_UNKNOWN ? "it isn't known whether it was done" : "nothing was done");
 }
 
 /* Opens the database again after it was closed because its files had changed. The caller holds

@@ -339,7 +339,7 @@ for name in ("mem file sqlite postgres mariadb redis mongodb nats etcd firestore
     assert one in store["promises"], name
     assert store["woken"] == (name not in polling), name
     assert ("a waiter is woken when its turn comes" in store["promises"]) == store["woken"], name
-    assert any("first come, first served" in p for p in store["promises"]) == store["queued"], name
+    assert any("served in order" in p for p in store["promises"]) == store["queued"], name
     assert (dead in store["lacks"]) == (not store["sessions"]), name
 END
     # doctor says the same of the store that it has examined.

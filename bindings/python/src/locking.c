@@ -399,7 +399,8 @@ static PyMethodDef methods[] = {
            "release($self)\n--\n\nAs threading.Lock.release; raises LockLost if the lock was "
            "lost."),
     METHOD("_no_others", locking_no_others, METH_VARARGS | METH_KEYWORDS,
-           "_no_others($self, /, **options)\n--\n\nTypeError: of acquire()."),
+           "_no_others($self, /, **options)\n--\n\nRaises the TypeError that acquire() raises for "
+           "options that it doesn't have."),
     METHOD("_try", locking_try, METH_VARARGS,
            "_try($self, blocking=True, timeout=-1, /)\n--\n\nThe Lock if it is to be had without "
            "waiting for a server, or None."),

@@ -342,7 +342,8 @@ static PyMethodDef methods[] = {
     METHOD("take", watch_take, "What was seen; StopIteration if it was stopped."),
     METHOD("wait", watch_wait, "Waits until there is something to take."),
     METHOD("stop", watch_stop, "Ends it."),
-    METHOD("fileno", watch_fileno, "A descriptor that is readable while there is."),
+    METHOD("fileno", watch_fileno,
+           "A descriptor that is readable while there is something to take."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -556,7 +556,7 @@ static PyMethodDef methods[] = {
            "_try($self, key, /, **options)\n--\n\nThe Lock if it is to be had without waiting for "
            "a server, or None."),
     METHOD("_check", store_check, METH_VARARGS | METH_KEYWORDS,
-           "_check($self, once, key, /, **options)\n--\n\nRaises what is wrong with them."),
+           "_check($self, once, key, /, **options)\n--\n\nRaises the exception for wrong options."),
     METHOD("adopt", store_adopt, METH_VARARGS,
            "adopt($self, key, token, /)\n--\n\nTakes charge of a grant made elsewhere: a Lock."),
     METHOD("break_", store_break, METH_VARARGS,
@@ -586,7 +586,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef attributes[] = {
     {"url", (getter)store_url, NULL, "the URL, without secrets", NULL},
     {"closed", (getter)store_closed, NULL, "has it been closed?", NULL},
-    {"_is_near", (getter)is_near, NULL, "does it take no request to a server?", NULL},
+    {"_is_near", (getter)is_near, NULL, "does a release take no request to a server?", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -462,7 +462,7 @@ static PyMethodDef box_methods[] = {
 
 static PyType_Slot box_slots[] = {
     {Py_tp_new, (void *)box_new},
-    {Py_tp_doc, "Mailbox()\n--\n\nWhere numbers come of what has happened."},
+    {Py_tp_doc, "Mailbox()\n--\n\nCollects the ids of waits with a result, and of lost locks."},
     {Py_tp_dealloc, (void *)box_dealloc},
     {Py_tp_methods, box_methods},
     {0, NULL},

@@ -21,7 +21,7 @@ static void errors_mean_what_they_say(void **state)
         const char *text;
     } cases[] = {
         {200, "[]", HF_UNAVAILABLE, "an answer that isn't etcd's"},
-        {200, "", HF_UNAVAILABLE, "its answer has no form"},
+        {200, "", HF_UNAVAILABLE, "its answer isn't one whole gRPC message"},
         {200, "{\"kvs\": [", HF_UNAVAILABLE, "an answer that isn't etcd's"},
         {200, "nothing\nof it", HF_UNAVAILABLE, "an answer that isn't etcd's"},
         {404, "<html>", HF_UNSUPPORTED, "HTTP status 404, without gRPC's"},
@@ -85,29 +85,31 @@ static void damaged_ranges_are_told(void **state)
         const char *text; /* NULL: it is one */
     } cases[] = {
         {FREE_ROW, "5", NULL},
-        {FREE_ROW, "6", "another rev beside it than in it"},
+        {FREE_ROW, "6", "the rev beside the row isn't the row's"},
         {"[1]", "5", "not a row"},
         {"\b", "5", "not a row"},
         /* A row with an unknown field. */
         {"\x08\x01\x10\x05\x18\x05", "5", NULL},
         {"\x08\x01\x10\x05\x18\x05\x58\x01", "5", "not a row"},
         {"\x08\x01\x10\x05\x18\x05" HOLDER("\x1a", ""), "5", NULL},
-        {"\x08\x01\x10\x05\x18\x05" HOLDER("\x1c", "\x70\x01"), "5", "that is none"},
+        {"\x08\x01\x10\x05\x18\x05" HOLDER("\x1c", "\x70\x01"), "5", "a valid one"},
         {"", "5", "another version"},
         {"{\"format\": 2, \"rev\": 5}", "5", "another version"},
         {"{\"format\": 1, \"rev\": -5}", "5", "rev above 2^53"},
         {ROW_OF("\"owner\": \"me\", \"request\": \"short\""), "5",
-         "a holder or waiter that is none"},
-        {ROW_OF("\"owner\": \"me\""), "5", "a holder or waiter that is none"},
+         "a holder or waiter that isn't a valid one"},
+        {ROW_OF("\"owner\": \"me\""), "5", "a holder or waiter that isn't a valid one"},
         {ROW_OF("\"owner\": \"" LONG "\", \"request\": \"" ID "\""), "5",
-         "a holder or waiter that is none"},
-        {ROW_OF(PARTY ", \"mode\": 256"), "5", "a holder or waiter that is none"},
+         "a holder or waiter that isn't a valid one"},
+        {ROW_OF(PARTY ", \"mode\": 256"), "5", "a holder or waiter that isn't a valid one"},
         {ROW_OF(PARTY ", \"mode\": 3"), "5", "unknown mode"},
-        {ROW_OF(PARTY ", \"flags\": 256"), "5", "a holder or waiter that is none"},
-        {ROW_OF(PARTY ", \"wakeup\": 256"), "5", "a holder or waiter that is none"},
-        {ROW_OF(PARTY ", \"lease_ms\": 4294967296"), "5", "a holder or waiter that is none"},
-        {ROW_OF(PARTY ", \"claim_ms\": 4294967296"), "5", "a holder or waiter that is none"},
-        {ROW_OF(PARTY ", \"limit\": 4294967296"), "5", "a holder or waiter that is none"},
+        {ROW_OF(PARTY ", \"flags\": 256"), "5", "a holder or waiter that isn't a valid one"},
+        {ROW_OF(PARTY ", \"wakeup\": 256"), "5", "a holder or waiter that isn't a valid one"},
+        {ROW_OF(PARTY ", \"lease_ms\": 4294967296"), "5",
+         "a holder or waiter that isn't a valid one"},
+        {ROW_OF(PARTY ", \"claim_ms\": 4294967296"), "5",
+         "a holder or waiter that isn't a valid one"},
+        {ROW_OF(PARTY ", \"limit\": 4294967296"), "5", "a holder or waiter that isn't a valid one"},
         {ROW_OF(PARTY ", \"token\": 5"), "5", "never end"},
         {ROW_OF(PARTY ", \"token\": 6, \"session\": 7"), "5", "above the last grant"},
         {ROW_OF(PARTY ", \"token\": 5, \"expires_us\": -1"), "5", "negative time"},
@@ -129,7 +131,8 @@ static void damaged_ranges_are_told(void **state)
     is(200, "{\"kvs\": [%s]}", kv("/p/k\trev", "5"));
     said(driver->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "a rev without a row");
     is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", FREE_ROW), kv("/p/other", "x"));
-    said(driver->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "keys that aren't ours");
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_CORRUPT,
+         "keys that Holdfast doesn't write");
     hf_row_clear(&row);
     driver->close(st);
 }
@@ -396,8 +399,8 @@ static void the_doctor_says_what_he_is_told(void **state)
     heard[0] = 0;
     answers_are(shut, 3);
     said(driver->inspect(st, note, NULL, &err), 0, NULL);
-    assert_non_null(strstr(heard, "this user isn't told of its members: that is unknown\n"
-                                  "this user isn't told of its alarms: that is unknown\n"));
+    assert_non_null(strstr(heard, "this user may not ask for its members\n"
+                                  "this user may not ask for its alarms\n"));
     for (size_t n = 0; n < 3; n++) {
         answers_are(shut, n ? 1 : 0);
         if (n == 2) {
@@ -532,8 +535,8 @@ static void certificates_are_read(void **state)
         {"cafile=a&cafile=b", HF_INVALID, "cafile: not a file's name"},
         {"cert=", HF_INVALID, "cert: not a file's name"},
         {"key=", HF_INVALID, "key: not a file's name"},
-        {"cert=a", HF_INVALID, "cert: needs the other of the two"},
-        {"key=a", HF_INVALID, "key: needs the other of the two"},
+        {"cert=a", HF_INVALID, "cert: cert and key go together"},
+        {"key=a", HF_INVALID, "key: cert and key go together"},
         {"ca=a", HF_INVALID, "ca: unknown"},
         {"cafile=/nowhere/at/all", HF_UNAVAILABLE, "/nowhere/at/all"},
         {"cert=/nowhere/at/all&key=/nowhere/at/all", HF_UNAVAILABLE, "cert '/nowhere/at/all'"},

@@ -395,10 +395,10 @@ EOF
     run holdfast doctor
     [ "$status" = 0 ]
     [[ $output == *emulator* ]]
-    [[ $output == *"no line"* ]]
+    [[ $output == *"waiters don't queue"* ]]
     run holdfast doctor "$HOLDFAST_STORE?queue=1"
     [ "$status" = 0 ]
-    [[ $output == *"first come, first served"* ]]
+    [[ $output == *"served in order"* ]]
 }
 
 @test "ls -v and doctor say which database, and where in it the documents are" {

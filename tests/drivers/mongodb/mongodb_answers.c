@@ -380,10 +380,10 @@ static void each_field_is_checked(void **state)
         {"token", NULL, "'token' is missing, or of another type"},
         {"owner", "7", "'owner' is missing"},
         {"note", NULL, "'note' is missing"},
-        {"more", "7", "more is not what is to be said"},
+        {"more", "7", "more does not describe a holder"},
         {"more", "true", "'more' is missing, or of another type"},
         {"more", "{\"colour\": 1}", "doesn't know"},
-        {"more", "{\"flags\": 4, \"owner\": \"me\"}", "the owner of a hold that has ended"},
+        {"more", "{\"flags\": 4, \"owner\": \"me\"}", "has the reserved owner"},
         {"done", "7", "done is not a marker"},
         {"queue", "7", "the queue is not a list"},
         {"queue", "[7]", "the queue is not a list"},
@@ -540,7 +540,7 @@ static void a_fence_has_a_place(void **state)
     for (size_t i = 0; i < COUNT(some); i++) said(enters(some[i]), 0, NULL);
     said(mongodb->enter(st, &key, 7, 0, "shows/1", &err), HF_UNSUPPORTED, "one holder at a time");
     *answer_to("findAndModify") = (struct answer){NULL, E(SERVER), 11000};
-    said(enters("shows/1"), HF_LOST, "a later one has entered 'shows/1'");
+    said(enters("shows/1"), HF_LOST, "a later token has entered 'shows/1'");
     mongodb->close(st);
 }
 

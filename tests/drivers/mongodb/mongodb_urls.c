@@ -81,7 +81,7 @@ static void what_means_something_else_is_refused(void **state)
         {"journal=false", "journal must be true"},
         {"readConcernLevel=local", "readConcernLevel must be linearizable"},
         {"readPreference=secondary", "readPreference must be primary"},
-        {"retryWrites=maybe", "that is no boolean"},
+        {"retryWrites=maybe", "it is a boolean"},
         {"collection=", "collection: not a legal collection name"},
         {"collection=a%24b", "collection: not a legal collection name"},
         {"collection=system.users", "collection: not a legal collection name"},

@@ -68,7 +68,7 @@ unsafe() { # WHY
 
 @test "doctor: a limited bucket that discards the old is not safe" {
     bucket '"storage": "file", "max_bytes": 10000000, "discard": "old"'
-    unsafe 'the bucket is limited and discards the old: it loses rows'
+    unsafe 'the bucket has a limit and discards old messages: it loses rows'
 }
 
 @test "a full bucket is FULL, and no row is lost" {
@@ -96,7 +96,7 @@ unsafe() { # WHY
     run holdfast -S "$STORE" run "$K" -- true
     echo "$status $output"
     [ "$status" = 64 ]
-    [[ $output == *"the stream's messages go when they are read"* ]]
+    [[ $output == *"the stream deletes messages when they are read"* ]]
 }
 
 @test "a bucket that is gone is made again by a lock; who only looks makes none" {

@@ -370,7 +370,7 @@ static void a_write_that_may_not_have_landed(void **state)
         said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
         drop = drops[i % COUNT(drops)];
         drop_at = where[i / COUNT(drops)];
-        said(take_it(st, &row), HF_UNKNOWN, "may not have landed");
+        said(take_it(st, &row), HF_UNKNOWN, "isn't known whether it was done");
         assert_null(drop_at);
         hf_row_init(&again);
         said(drv->get(st, &key, &again, &clock_us, &err), 0, NULL);
