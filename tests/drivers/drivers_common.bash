@@ -38,6 +38,32 @@ hand_over() {
     [ "$STATUS" = 0 ]
 }
 
+# A certificate new.pem, and its key, of an authority that no client trusts yet.
+new_certificate() {
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout new.key -out new.pem -subj /CN=new \
+        -addext subjectAltName=IP:127.0.0.1,DNS:localhost 2>openssl.out
+}
+
+# The server, whose certificate is $2/tls.pem, starts again with another authority's. The store is
+# the URL $1, which names the authorities in trusted.pem: its handles read that file again.
+authority_changes() {
+    cp "$2/tls.pem" trusted.pem
+    HOLDFAST_STORE=$1
+    hold "$K"
+    background run -w 600 "$K" -- true
+    await waiters "$K" 1
+    new_certificate
+    "$HOLDFAST_TEST_CONTROL" kill
+    cat new.pem >"$2/tls.pem"
+    cat new.key >"$2/tls.key"
+    cp new.pem trusted.pem
+    "$HOLDFAST_TEST_CONTROL" start
+    kill "$(cat cmd.pid)"
+    finished
+    cat bg.err
+    [ "$STATUS" = 0 ]
+}
+
 # The GRANT that the store's page says ("postgres", "mariadb"), word for word. $1: the store; $2: to
 # whom it grants.
 grant_of_page() {

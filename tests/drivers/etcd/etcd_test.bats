@@ -373,3 +373,8 @@ while True:
     [ "$(grep -c 'wrong\|0ther' denied)" = 0 ]
     [ "$status" = 0 ]
 }
+
+@test "TLS: a new authority in the file is trusted when it connects again" {
+    authority_changes "${HOLDFAST_TEST_TLS%%\?*}?cafile=$PWD/trusted.pem" \
+        "$(dirname "${HOLDFAST_TEST_TLS#*cafile=}")"
+}

@@ -105,3 +105,8 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     refused 69
     [[ $output == *"'127.0.0.1:$none': "*"'[::1]:$none': "* ]]
 }
+
+@test "TLS: a new authority in the file is trusted when it connects again" {
+    authority_changes "mariadb://holdfast@localhost:$PORT/holdfast?ssl_ca=$PWD/trusted.pem" \
+        "$HOLDFAST_TEST_DIR"
+}

@@ -334,3 +334,23 @@ readConcernLevel=majority&collection=locks" run k -- true
     [ -e ran ]
     holdfast -S "${HOLDFAST_STORE/127.0.0.1/localhost}?ssl=true&tlsInsecure=true" run k -- true
 }
+
+@test "TLS: a new authority in the file is trusted when it connects again" {
+    new_certificate
+    openssl pkcs12 -export -inkey new.key -in new.pem -out both.p12 -passout pass:word
+    cp new.pem trusted.pem
+    mongo tls "$PWD/both.p12" word
+    HOLDFAST_STORE="$HOLDFAST_STORE?tls=true&tlsCAFile=$PWD/trusted.pem"
+    hold k
+    background run -w 600 k -- true
+    await waiters k 1
+    new_certificate
+    openssl pkcs12 -export -inkey new.key -in new.pem -out both.p12 -passout pass:word
+    kill -KILL "$SERVER"
+    await gone "$SERVER"
+    cp new.pem trusted.pem
+    mongo tls "$PWD/both.p12" word # which has no rows: the key is free
+    finished
+    cat bg.err
+    [ "$STATUS" = 0 ]
+}

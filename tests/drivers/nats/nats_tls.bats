@@ -3,6 +3,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup() {
     cli_setup
     AT=${HOLDFAST_TEST_STORE#nats://*:}
@@ -36,4 +37,8 @@ teardown() { cli_teardown; }
     cat bg.err
     [ "$STATUS" = 0 ]
     holdfast run "$K" -- true
+}
+
+@test "a new authority in the file is trusted when it connects again" {
+    authority_changes "nats://localhost:$AT/b?tls_ca=$PWD/trusted.pem" "$HOLDFAST_TEST_DIR"
 }

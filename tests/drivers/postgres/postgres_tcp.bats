@@ -173,3 +173,29 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     echo "$output"
     [ "$status" = 0 ]
 }
+
+@test "a new password in the passfile is used when it connects again" {
+    made
+    ask -c "CREATE ROLE changing LOGIN PASSWORD 'one'" -c 'GRANT ALL ON holdfast TO changing'
+    password_for changing
+    echo "127.0.0.1:$PORT:*:changing:one" >passes
+    chmod 600 passes
+    HOLDFAST_STORE="postgres://changing@$AT/postgres?passfile=$PWD/passes"
+    hold "$K"
+    background run -w 600 "$K" -- true
+    await waiters "$K" 1
+    echo "127.0.0.1:$PORT:*:changing:two" >passes
+    ask -c "ALTER ROLE changing PASSWORD 'two'" \
+        -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'changing'"
+    kill "$(cat cmd.pid)"
+    finished
+    cat bg.err
+    [ "$STATUS" = 0 ]
+    finished "${STARTED[0]}"
+    [ "$STATUS" = 143 ]
+}
+
+@test "TLS: a new authority in the file is trusted when it connects again" {
+    authority_changes "$HOLDFAST_STORE&sslmode=verify-full&sslrootcert=$PWD/trusted.pem" \
+        "$HOLDFAST_TEST_DIR"
+}
