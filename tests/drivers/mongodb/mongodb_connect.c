@@ -1,15 +1,14 @@
 /*
  * mongodb_connect.c - how the MongoDB driver finds the server that can be written: names that no
- * name server answers, members that are mute or secondary, a connection that breaks at the login.
- * Members and name server are of this program.
+ * name server answers, addresses and members that are silent, mute or secondary, a connection that
+ * breaks at the login. The members are of this program, the name server is of kit_net.c.
  */
 #include "fakes/said.h"
+#include "network/kit_net.h"
 #include "os.h"
 #include "test.h"
 
-#include <dlfcn.h>
 #include <mongoc/mongoc.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,22 +27,6 @@ enum {
     MESSAGE = 65536,
     LONG_MS = 60000
 };
-
-/* ---- a name server that is mute ---- */
-
-static pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER;
-
-int getaddrinfo(const char *name, const char *service, const struct addrinfo *want,
-                struct addrinfo **ret)
-{
-    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-    if (name && !strcmp(name, "mute.example") && !(want && want->ai_flags & AI_NUMERICHOST)) {
-        pthread_mutex_lock(&never);
-        pthread_mutex_unlock(&never);
-    }
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
-    return real(name, service, want, ret);
-}
 
 /* ---- libmongoc's clock, which counts when it looks at its servers again ---- */
 
@@ -249,6 +232,17 @@ static void a_name_that_no_server_answers(void **state)
     said(opens(LONG_MS, "mongodb://127.0.0.1:%d,mute.example:1/test", members[0].port), 0, NULL);
 }
 
+static void a_silent_address_does_not_take_the_time_of_the_next(void **state)
+{
+    int filler;
+    (void)state;
+    SET_OF(PRIMARY);
+    int silent = kit_silent(2, &members[0].port, &filler);
+    said(opens(LONG_MS, "mongodb://at-2-1:%d/test", members[0].port), 0, NULL);
+    close(silent);
+    close(filler);
+}
+
 static void a_member_that_is_mute_costs_a_part_of_the_time(void **state)
 {
     (void)state;
@@ -371,6 +365,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_no_server_answers),
+        cmocka_unit_test(a_silent_address_does_not_take_the_time_of_the_next),
         cmocka_unit_test(a_member_that_is_mute_costs_a_part_of_the_time),
         cmocka_unit_test(the_primary_is_found_behind_others),
         cmocka_unit_test(without_a_primary_it_is_away_for_now),
@@ -379,7 +374,6 @@ int main(void)
         cmocka_unit_test(a_member_that_is_named_and_is_gone),
         cmocka_unit_test(a_server_that_goes_when_it_is_asked_again),
     };
-    pthread_mutex_lock(&never);
     signal(SIGALRM, hangs);
     mongoc_log_set_handler(NULL, NULL);
     if (hf_key_make("k", &key, &err) || !(mongodb = hf__driver("mongodb", &err))) {
