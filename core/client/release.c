@@ -172,7 +172,7 @@ static int release_by_step(hf_lock *l, int maybe_done, const struct asked *asked
        hf_left_ms) before it asked for the release: then the release says LOST, too. */
     if (believed && out.answer == HF_ANS_OK) return 0;
     if (believed == BELIEVED && ended_by_time(l, row, asked)) return 0;
-    if (believed) { /* the store has ended the grant, not its lease */
+    if (believed) { /* the grant was ended in the store before this release */
         l->lost = 1;
         l->lost_by = HF_BY_STORE;
     }
