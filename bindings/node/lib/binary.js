@@ -21,12 +21,12 @@ function libc() {
     }
 }
 
-// A bundle that is an ES module has no __filename: it searches from the program's working
-// directory.
-function resolve(name) {
-    const from = typeof __filename === 'string' ? __filename : path.join(process.cwd(), 'index.js');
+// A bundle that is an ES module has no __dirname: it searches from the program's working directory.
+const here = typeof __dirname === 'string' ? __dirname : process.cwd();
+
+function resolve(name, folder) {
     try {
-        return createRequire(from).resolve(name);
+        return createRequire(path.join(folder, 'index.js')).resolve(name);
     } catch {
         return undefined;
     }
@@ -35,14 +35,14 @@ function resolve(name) {
 // Returns the folder of this package; undefined: a bundle contains its JavaScript, and it isn't
 // installed.
 function home() {
-    const folder = typeof __dirname === 'string' ? path.join(__dirname, '..') : process.cwd();
+    const folder = typeof __dirname === 'string' ? path.join(here, '..') : here;
     try {
         const { name } = JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8'));
         if (name === 'holdfast') return folder;
     } catch {
         // it is the folder of a bundle
     }
-    const installed = resolve('holdfast/package.json');
+    const installed = resolve('holdfast/package.json', here);
     return installed && path.dirname(installed);
 }
 
@@ -61,7 +61,8 @@ function locate() {
             advice: `Stores can be opened on ${PLATFORMS.join(' and ')}. ${ALONE}` };
     }
     const name = `holdfast-${platform}-${libc()}`;
-    const file = resolve(`${name}/holdfast.node`);
+    const binary = `${name}/holdfast.node`; // with pnpm, only the package itself sees it
+    const file = (top && resolve(binary, top)) ?? resolve(binary, here);
     return { file, why: `the package ${name} isn't installed`,
         advice: 'npm installs it as an optional dependency, but not with --omit=optional, and ' +
             'not into a node_modules that was installed on another system. Run `npm install ' +

@@ -40,6 +40,16 @@ test('a bundle finds the checkout that its program has installed', () => {
     assert.equal(bundle('two').file, join(folder, name, 'build', 'holdfast.node'));
 });
 
+test('a bundle finds the binaries that only the installed package sees, as with pnpm', () => {
+    const there = 'four/node_modules/.pnpm/holdfast/node_modules';
+    write(`${there}/holdfast/package.json`, '{ "name": "holdfast", "version": "1.0.0" }');
+    for (const libc of ['gnu', 'musl'])
+        write(`${there}/holdfast-linux-${process.arch}-${libc}/holdfast.node`);
+    fs.symlinkSync('.pnpm/holdfast/node_modules/holdfast',
+        join(folder, 'four/node_modules/holdfast'));
+    assert.equal(dirname(dirname(bundle('four').file ?? '')), join(folder, there));
+});
+
 test('a checkout is found without its build, and says how to build it', () => {
     write('three/package.json', '{ "name": "holdfast", "version": "1.0.0" }');
     write('three/install.js');
