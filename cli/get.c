@@ -64,13 +64,13 @@ static void look_body(void *arg)
 
 static void release_body(void *arg) { release_all(arg); }
 
-/* Prints that the store hasn't answered in time, and may have granted the key, or may grant it
-   later. */
+/* Prints that the store hasn't done in time what it was asked for (it doesn't answer, or refuses
+   again and again), and may have granted the key, or may grant it later. */
 static void say_unknown(const char *key)
 {
     waiting_line_end();
-    say("acquire '%s': given up, but the store doesn't answer; if it has granted the lock, or "
-        "still grants it, the lock expires by itself",
+    say("acquire '%s': given up, but the store hasn't confirmed that; if it has granted the "
+        "lock, or still grants it, the lock expires by itself",
         key);
 }
 
@@ -331,9 +331,8 @@ void give_up_all(struct got *got)
     size_t n = 0;
     for (size_t i = 0; i < got->n; i++) n += got->locks[i] != NULL;
     if (n && !done_by_end(release_body, got))
-        say("releasing what was acquired: the store doesn't answer; it may stay held until its "
-            "lease "
-            "ends");
+        say("releasing what was acquired: not confirmed by the store in time; it may stay held "
+            "until its lease ends");
 }
 
 int get_locks(hf *store, const struct want *want, struct got *ret)

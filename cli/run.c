@@ -156,7 +156,8 @@ static void finish(hf *store, const struct got *got, const struct options *o, in
     if (__atomic_load_n(&h.lost, __ATOMIC_RELAXED)) end->status = EXIT_LOST;
     if (done) return;
     if (!h.quiet)
-        say("release '%s': the store doesn't answer; the lock may stay held until its lease ends",
+        say("release '%s': not confirmed by the store in time; the lock may stay held until its "
+            "lease ends",
             __atomic_load_n(&h.key, __ATOMIC_RELAXED));
     leave_now(end->status);
 }

@@ -212,15 +212,19 @@ static void until_when(const hf_lock *l, char *to, size_t cap)
         snprintf(to, cap, "the lock may stay held until this process ends");
 }
 
-/* Changes the error's text to "WHAT 'KEY': the text as it was; STATE". If that is too long, the old
-   text is cut, not the state. */
+/* Changes the error's text to "WHAT 'KEY': the text as it was; STATE"; or, if it is LOST, to "the
+   text as it was; STATE": it names the key already. If that is too long, the old text is cut, not
+   the state. */
 static void add_state(const hf_lock *l, const char *what, const char *state, hf_error *err)
 {
     char why[HF_TEXT_CAP];
     memcpy(why, err->text, sizeof why);
     size_t used = strlen(what) + strlen(l->e->text) + strlen(state) + 8;
     int most = used < sizeof err->text ? (int)(sizeof err->text - used) : 0;
-    hf_fail(err, err->code, err->sys, "%s '%s': %.*s; %s", what, l->e->text, most, why, state);
+    if (err->code == HF_LOST)
+        hf_fail(err, HF_LOST, err->sys, "%.*s; %s", most, why, state);
+    else
+        hf_fail(err, err->code, err->sys, "%s '%s': %.*s; %s", what, l->e->text, most, why, state);
 }
 
 void hf__may_stay(const hf_lock *l, const char *what, hf_error *err)
@@ -233,11 +237,12 @@ void hf__may_stay(const hf_lock *l, const char *what, hf_error *err)
 
 void hf__not_marked(const hf_lock *l, hf_error *err)
 {
+    const char *state = "the event isn't marked as done, and may run again";
     if (!err) return;
-    add_state(l, "once",
-              err->code == HF_UNKNOWN ? "the event may not be marked as done, and may run again"
-                                      : "the event isn't marked as done, and may run again",
-              err);
+    if (err->code == HF_UNKNOWN) state = "the event may not be marked as done, and may run again";
+    /* Another client may have run it since. */
+    if (err->code == HF_LOST) state = "this run hasn't marked the event as done; it may run again";
+    add_state(l, "once", state, err);
 }
 
 int hf_lost_reason(const hf_lock *lock, hf_error *err)

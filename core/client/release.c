@@ -310,9 +310,9 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     int over = !hf__perhaps_held(l); /* the holder may have been told so */
     rc = over ? hf__lost_error(l, "once", err) : hf__lock_event(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = hf__lost_error(l, "once", err);
+    if (rc == HF_LOST || unsettled(rc)) hf__not_marked(l, err);
     if (over || unsettled(rc)) {
         /* As far as is known the event isn't marked. The lock is released all the same. */
-        if (!over) hf__not_marked(l, err);
         hf__let_go(l);
         pthread_mutex_unlock(&h->mu);
         hf_row_clear(&row);

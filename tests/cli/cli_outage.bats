@@ -121,7 +121,7 @@ unreachable() {
     finished
     cat bg.err
     [ "$STATUS" = 0 ]
-    run ! grep -q "doesn't answer" bg.err
+    run ! grep -q 'may stay held' bg.err
 }
 
 # In WAITED: for how many ms the wrapper and this shell have waited for a processor so far; fails
@@ -270,7 +270,7 @@ wait_is_ended() {
     # A waiter that doesn't stand in line leaves nothing that could be granted.
     if [ -n "$QUEUED" ]; then
         [ "$(wc -l <bg.err)" = 1 ]
-        grep -q "acquire '$key': given up, but the store .* ends by itself" bg.err
+        grep -q "acquire '$key': given up, but the store .* expires by itself" bg.err
     fi
     [ ! -e ran ]
     holdfast break "$key" --token "$(token "$key")"

@@ -212,6 +212,11 @@ static void an_event_that_is_not_marked_is_said_so(void **state)
     says(&err, hf_code_text(HF_FULL));
     says(&err, "; the event isn't marked as done, and may run again");
     hf_release(once.lock, NULL);
+    assert_int_equal(hf_once_begin(plain, "broken", 60000, NULL, &once, NULL), 0);
+    assert_int_equal(hf_break(plain, "broken", hf_token(once.lock), NULL), 0);
+    assert_int_equal(hf_once_finish(once.lock, "done", 60000, &err), HF_LOST);
+    assert_true(!strncmp(err.text, "once 'broken': the grant ", 25));
+    says(&err, "; this run hasn't marked the event as done; it may run again");
     for (size_t i = 0; i < 2; i++) hf_close(stores[i]);
 }
 
