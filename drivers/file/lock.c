@@ -10,7 +10,9 @@
  */
 #include "marks.h"
 
-enum { NAP_US = 1000, LOOK_EVERY = 64 };
+/* How long a thread sleeps before it looks again at a lock word that is held: twice as long each
+   time. Hundreds of threads that look every millisecond would keep the owner from the processor. */
+enum { NAP_US = 1000, NAP_MOST_US = 32000 };
 
 static _Atomic uint32_t *low_half(_Atomic uint64_t *lock)
 {
@@ -64,8 +66,8 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
         if (seen == 0 && HF_CAS("lock.again", lock, &seen, c->word)) return 0;
         relax();
     }
-    int64_t until_us = HF_NOW(c) + c->io_timeout_us;
-    for (unsigned round = 1;; round++) {
+    int64_t until_us = HF_NOW(c) + c->io_timeout_us, nap_us = NAP_US;
+    for (;;) {
         uint64_t seen = HF_LOAD("lock.look", lock);
         /* Sets the contended bit, too, because other threads may sleep on the word. */
         if (seen == 0 && HF_CAS("lock.slow", lock, &seen, c->word | HF_CONTENDED)) return 0;
@@ -77,8 +79,11 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
             if (!HF_CAS("lock.mark", lock, &seen, marked)) continue;
             seen = marked;
         }
-        HF_FUTEX_WAIT("lock.sleep", c, low_half(lock), (uint32_t)seen, NAP_US);
-        if (round % LOOK_EVERY) continue;
+        HF_FUTEX_WAIT("lock.sleep", c, low_half(lock), (uint32_t)seen, nap_us);
+        if (nap_us < NAP_MOST_US) {
+            nap_us *= 2;
+            continue;
+        }
         const char *why;
         if (HF_ENV(c, same_file)(c, &why)) {
             hf__break(c, HF_CORRUPT, why);

@@ -438,12 +438,34 @@ static void nobody_says_who_lives(void **state)
     assert_int_equal(drv->acquire(seam.client[0].st, &key[NEW], &p, 0, &cur, &clock_us, &err), 0);
 }
 
+/* The owner of a lock word lives, and doesn't go on. A client that waits looks ever more rarely, so
+   that hundreds of them leave the processor to the owner, and gives up at its time limit. */
+static void a_word_that_stays_held(void **state)
+{
+    enum { LIMIT_US = 200000, NAPS_MOST = 12 };
+    (void)state;
+    seam_restore(&dying);
+    seam.client[1].dead = 0;
+    struct hf__client *c = hf__client_of(seam.client[0].st);
+    int64_t limit_us = c->io_timeout_us, began_us = seam.now_us;
+    hf_party p;
+    party(&p, 8);
+    c->io_timeout_us = LIMIT_US;
+    seam.naps = 0;
+    int rc = drv->acquire(seam.client[0].st, &key[NEW], &p, 0, &cur, &clock_us, &err);
+    c->io_timeout_us = limit_us;
+    assert_int_equal(rc, HF_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "is stopped"));
+    assert_in_range(seam.now_us - began_us, LIMIT_US, 2 * LIMIT_US);
+    assert_in_range(seam.naps, 2, NAPS_MOST);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_word_is_another),  cmocka_unit_test(what_is_wrong_in_itself),
         cmocka_unit_test(a_file_that_is_gone),   cmocka_unit_test(a_disk_that_fails),
-        cmocka_unit_test(nobody_says_who_lives),
+        cmocka_unit_test(nobody_says_who_lives), cmocka_unit_test(a_word_that_stays_held),
     };
     return TEST_MAIN_WITH(tests, begin, finish);
 }
