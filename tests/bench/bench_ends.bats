@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# How bench/cost, bench/guards and bench/sim end when something is amiss or they are told to: one
-# line and a status that isn't 0, no traceback, and nothing that stays.
+# How bench/cost, bench/crowd, bench/guards and bench/sim end when something is amiss or they are
+# told to: one line and a status that isn't 0, no traceback, and nothing that stays.
 
 bats_require_minimum_version 1.5.0
 
@@ -152,4 +152,17 @@ stays() { # PATH
     stays holdfast
     export HOLDFAST_TEST_STORE=sqlite:$PWD/locks
     HOLDFAST=$PWD/holdfast interrupted "$SOURCE/bench/guards" sqlite
+}
+
+@test "crowd: what isn't a number" {
+    ends 64 "invalid int value: 'x'" "$SOURCE/bench/crowd" file:store x
+}
+
+@test "crowd: all that were started have had the key" {
+    run --separate-stderr "$SOURCE/bench/crowd" "file:$PWD/store" 5
+    echo "$output $stderr"
+    [ "$status" = 0 ]
+    [[ "$output" = 'file: 5 in '*'; statuses 0: 5; '*'; beside another: 0' ]]
+    [ -z "$stderr" ]
+    [ -z "$(ls "$TMPDIR")" ]
 }
