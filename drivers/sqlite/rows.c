@@ -188,6 +188,7 @@ static int begin(hf_store *st, const struct write *w)
         if (!hf__sq_wait(st, urgent ? SQ_RETRIES : SQ_MAKES_WAY, nth)) break;
     }
     st->if_busy = SQ_RETRIES;
+    if (!sq && w->party) st->made_way = 0;
     return sq;
 }
 

@@ -152,7 +152,8 @@ int hf__sq_prepare(hf_store *st)
         const char *format = i == HF_FIELD_QUEUE ? "%s''" : "%s\"%s\"";
         sqlite3_str_appendf(s[SQ_HOLDER], format, i ? ", " : "SELECT ", hf__field[i].name);
     }
-    sqlite3_str_appendf(s[SQ_HOLDER], " FROM %s WHERE key = ?1", st->table);
+    sqlite3_str_appendf(s[SQ_HOLDER], ", instr(\"%s\", ?2) FROM %s WHERE key = ?1",
+                        hf__field[HF_FIELD_QUEUE].name, st->table);
     sqlite3_str_appendf(s[SQ_INSERT], "INSERT INTO %s (key", st->table);
     add_fields(s[SQ_INSERT], ", ", "\"%s\"");
     sqlite3_str_appendall(s[SQ_INSERT], ") VALUES (?1");
@@ -201,14 +202,21 @@ int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
     return rc;
 }
 
+/* Finds out whether this boot's clock is there. Returns SQLite's code. */
+static int has_clock(hf_store *st, int64_t *ret)
+{
+    char *known = sqlite3_mprintf("SELECT count(*) FROM %%s WHERE boot = %Q", st->boot.id);
+    int rc = known ? hf__sq_ask(st, known, st->clock, ret) : SQLITE_NOMEM;
+    sqlite3_free(known);
+    return rc;
+}
+
 /* Reads the offset of this boot's clock, or makes it: see store.h. The caller has begun a
    transaction. */
 static int set_clock(hf_store *st)
 {
     int64_t there = 0, ceiling = 0, highest = 0, local = hf__local_us();
-    char *known = sqlite3_mprintf("SELECT count(*) FROM %%s WHERE boot = %Q", st->boot.id);
-    int rc = known ? hf__sq_ask(st, known, st->clock, &there) : SQLITE_NOMEM;
-    sqlite3_free(known);
+    int rc = has_clock(st, &there);
     if (!rc) rc = hf__sq_ask(st, "SELECT max(ceiling_us) FROM %s", st->clock, &ceiling);
     if (!rc && there) rc = hf__sq_ask(st, "SELECT offset_us FROM %s", st->clock, &st->offset_us);
     if (rc || there) {
@@ -229,6 +237,28 @@ static int set_clock(hf_store *st)
 }
 
 /* ---- the tables ---- */
+
+/* Begins the transaction that makes the tables. While the database is locked, looks whether another
+   client has made them: otherwise each of a crowd of newcomers would wait for its turn to write
+   nothing. Returns SQLite's code; SQLITE_DONE: they are there, and the statements are prepared. */
+static int begin_making(hf_store *st)
+{
+    enum hf__sq_if_busy how = st->if_busy;
+    int64_t made = 0;
+    int sq = hf__sq_exec(st->db, "PRAGMA synchronous = FULL");
+    for (int nth = 0; !sq; nth++) {
+        st->if_busy = SQ_FAILS;
+        st->may_wait = 0;
+        sq = hf__sq_exec(st->db, "BEGIN IMMEDIATE");
+        int locked = (sq & 0xff) == SQLITE_BUSY && st->may_wait;
+        if (locked && !has_clock(st, &made) && made && !hf__sq_prepare(st)) sq = SQLITE_DONE;
+        if (sq != SQLITE_DONE) hf__sq_drop_statements(st);
+        st->if_busy = how;
+        if (!locked || sq == SQLITE_DONE || !hf__sq_wait(st, how, nth)) break;
+        sq = SQLITE_OK;
+    }
+    return sq;
+}
 
 int hf__sq_make(hf_store *st, int writes)
 {
@@ -256,13 +286,14 @@ int hf__sq_make(hf_store *st, int writes)
                         st->clock);
     char *sql = sqlite3_str_finish(s);
     hf__sq_drop_statements(st);
-    int rc = sql ? hf__sq_exec(st->db, "PRAGMA synchronous = FULL; BEGIN IMMEDIATE") : SQLITE_NOMEM;
+    int rc = sql ? begin_making(st) : SQLITE_NOMEM, made = rc == SQLITE_DONE;
     if (!rc) rc = hf__sq_exec(st->db, sql);
     if (!rc) rc = set_clock(st);
     if (!rc) rc = hf__sq_exec(st->db, "COMMIT");
     if (rc) hf__sq_roll_back(st);
     hf__sq_exec(st->db, "PRAGMA synchronous = NORMAL");
     sqlite3_free(sql);
+    if (made) return SQLITE_OK;
     if (!rc) rc = hf__sq_prepare(st);
     /* Only format 1 has a column `granted`. */
     if (rc == SQLITE_ERROR)

@@ -82,11 +82,14 @@ struct hf_store {
     /* These two are used only by the thread that sleeps. */
     hf_event_count flushed; /* the versions at the last flush */
     int any_event;          /* 1: the database has changed since the last flush */
+    int64_t ahead; /* of the waits that have looked since the last event, the least number of bytes
+                      of the queue before one (atomic); INT64_MAX: none has looked */
     int wake_fd;
     int64_t io_timeout_ms;
     enum hf__sq_if_busy if_busy;
     unsigned replaces;     /* how many threads are in hf__sq_replace (atomic) */
     int may_wait;          /* 1: the busy handler was called, so a later try may succeed */
+    unsigned made_way;     /* how often a newcomer has made way since its last turn */
     int64_t busy_since_us; /* when the present statement found the database locked */
     struct hf__sq_boot boot;
     dev_t dev;

@@ -162,7 +162,7 @@ stays() { # PATH
     run --separate-stderr "$SOURCE/bench/crowd" "file:$PWD/store" 5
     echo "$output $stderr"
     [ "$status" = 0 ]
-    [[ "$output" = 'file: 5 in '*'; statuses 0: 5; '*'; beside another: 0' ]]
+    [[ "$output" = 'file: 5 in '*' s, CPU '*'; statuses 0: 5; '*'; beside another: 0' ]]
     [ -z "$stderr" ]
     [ -z "$(ls "$TMPDIR")" ]
 }

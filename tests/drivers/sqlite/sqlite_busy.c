@@ -1,6 +1,6 @@
 /*
  * sqlite_busy.c - how often the driver sqlite asks again while another client has the database
- * locked.
+ * locked, and how often a waiter looks whether the database has changed.
  *
  * This program defines the functions by which a thread sleeps. They don't sleep: they count, and
  * end the other client's transaction after so many calls.
@@ -10,6 +10,8 @@
 #include "sqlite_own.h"
 #include "test.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -55,6 +57,15 @@ int nanosleep(const struct timespec *t, struct timespec *left)
 }
 
 int usleep(useconds_t us) { return fell_asleep(us); }
+
+/* A waiter looks for changes between two calls of this. */
+int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+    (void)fds, (void)n;
+    fell_asleep(ms * INT64_C(1000));
+    errno = EAGAIN;
+    return -1;
+}
 
 static int64_t longest_us(void)
 {
@@ -157,6 +168,93 @@ static void a_replace_that_comes_too_late_ends(void **state)
     drv->close(st);
 }
 
+/* A newcomer whose time is over, and that comes again, has waited all the same. */
+static void a_newcomer_that_comes_again_makes_way_at_once(void **state)
+{
+    (void)state;
+    static const hf_party newcomer = {.id = {2}, .lease_ms = 60000, .owner = "x", .owner_len = 1};
+    hf_url url;
+    hf_store *st = NULL;
+    said(hf_url_parse(url_text, &url, &err), 0, NULL);
+    drv->close(locked());
+    sleeps = SLEEPS; /* the other client's transaction goes on */
+    said(drv->open(&url, 100, &st, &(hf_caps){0}, &err), 0, NULL);
+    said(drv->acquire(st, &key, &newcomer, 10, &row, &clock_us, &err), HF_UNAVAILABLE, "locked");
+    sleeps = 0;
+    said(drv->acquire(st, &key, &newcomer, 10, &row, &clock_us, &err), 0, NULL);
+    assert_in_range(slept_us[0], SELDOM_US, 1000000);
+    writes("BEGIN IMMEDIATE");
+    sleeps = 0;
+    said(drv->acquire(st, &key, &newcomer, 10, &row, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_in_range(slept_us[0], 1, SOON_US);
+    drv->close(st);
+}
+
+/* A client that finds no tables, and the database locked, doesn't wait for its turn to make what
+   another one has made meanwhile. */
+static void tables_that_are_made_meanwhile_are_used(void **state)
+{
+    (void)state;
+    hf_url url;
+    hf_store *st = NULL;
+    said(hf_url_parse(url_text, &url, &err), 0, NULL);
+    writes("ALTER TABLE holdfast RENAME TO a; ALTER TABLE holdfast_clock RENAME TO b; "
+           "BEGIN IMMEDIATE");
+    then = "ALTER TABLE a RENAME TO holdfast; ALTER TABLE b RENAME TO holdfast_clock; COMMIT; "
+           "BEGIN IMMEDIATE";
+    sleeps = 0;
+    said(drv->open(&url, 5000, &st, &(hf_caps){0}, &err), 0, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    then = "COMMIT";
+    writes(then);
+    said(drv->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    drv->close(st);
+}
+
+/* How long a handle pauses at most that waits behind others, of whose notes each has `n` bytes. */
+static int64_t longest_pause_us(int others, int n)
+{
+    const hf_notify_ops *notify = drv->caps.notify;
+    hf_party p = {.id = {9, 9}, .lease_ms = 60000, .owner = "x", .owner_len = 1};
+    hf_rowkey mine = key;
+    hf_event_count count = {{0}};
+    hf_key_event event;
+    hf_row seen;
+    hf_store *st = opened();
+    hf_row_init(&seen);
+    writes("DELETE FROM holdfast");
+    p.note_len = (uint8_t)n;
+    memset(p.note, 'n', (size_t)n);
+    for (int i = 0; i < others + 2; i++) { /* a holder, the others, and then the waiter itself */
+        p.id[0] = (uint8_t)i;
+        said(drv->acquire(st, &key, &p, 4000, &row, &clock_us, &err), 0, NULL);
+    }
+    mine.who = p.id;
+    mine.in_line = 1;
+    said(notify->flush(st, &count, &err), 0, NULL);
+    assert_true(notify->next_event(st, &event));
+    assert_true(notify->payload(st, &mine, &seen));
+    then = "UPDATE holdfast_clock SET ceiling_us = ceiling_us + 1";
+    sleeps = 0;
+    memset(slept_us, 0, sizeof slept_us);
+    said(notify->sleep(st, &count, INT64_MAX, &err), 0, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    then = "COMMIT";
+    hf_row_clear(&seen);
+    drv->close(st);
+    return longest_us();
+}
+
+/* Hundreds of waiters that look after each commit would keep the holder from the processor. */
+static void a_waiter_far_back_looks_rarely(void **state)
+{
+    (void)state;
+    int64_t near_us = longest_pause_us(0, 100), far_us = longest_pause_us(200, 100);
+    assert_in_range(near_us, 10000, 25000);
+    assert_in_range(longest_pause_us(20, 100), near_us, 60000);
+    assert_in_range(far_us, 90000, 110000);
+}
+
 /* A request that finds the database locked for all of the time given is UNAVAILABLE. */
 static void the_time_ends(void **state)
 {
@@ -182,6 +280,9 @@ int main(void)
         cmocka_unit_test(a_newcomer_makes_way),
         cmocka_unit_test(a_newcomer_hurries_for_its_own_handle),
         cmocka_unit_test(a_replace_that_comes_too_late_ends),
+        cmocka_unit_test(a_newcomer_that_comes_again_makes_way_at_once),
+        cmocka_unit_test(tables_that_are_made_meanwhile_are_used),
+        cmocka_unit_test(a_waiter_far_back_looks_rarely),
         cmocka_unit_test(the_time_ends),
     };
     int failed = TEST_MAIN(tests);
