@@ -123,7 +123,9 @@ extern int store_quiet;        /* 1: don't warn about a password in the argument
 /* Opens the store for a command that takes locks. Refuses a store that no other process can open.
    Returns 0 or the exit status. `note` NULL: the library's own note. The limit wait_ms begins here,
    and bounds how long one request may take. While the store can't be reached, opening is tried
-   again until the limit, or for 5 s if there is no limit; not at all if wait_ms is 0. */
+   again until the limit, or for 5 s if there is no limit; not at all if wait_ms is 0. While a
+   server is there, but has no room for a client or isn't ready yet (err.sys is EBUSY), opening
+   without a limit is tried again for as long. */
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret);
 /* Opens the store for a command that doesn't wait: makes one attempt. */
 int open_at_once(hf **ret);

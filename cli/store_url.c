@@ -150,6 +150,7 @@ static int is_missing(const hf_error *err, unsigned flags)
 
 int may_pass(const hf_error *err)
 {
+    if (err->code == HF_UNAVAILABLE && err->sys == EBUSY) return 1;
     return (err->code == HF_UNAVAILABLE || err->code == HF_UNKNOWN) && !err->sys;
 }
 
@@ -221,7 +222,7 @@ static const char *which_store(void)
 
 const char *unreached_store(const hf_error *err)
 {
-    return err->code == HF_UNAVAILABLE && !err->sys ? which_store() : "";
+    return err->code == HF_UNAVAILABLE && may_pass(err) ? which_store() : "";
 }
 
 /* Prints that the store can't be opened: for what, why, which store it is, and what the state is.
@@ -289,6 +290,9 @@ static int open_store(const char *note, int64_t wait_ms, hf **ret)
         /* Without a limit, the requests of the wait that follows have their usual time limit. */
         o.io_timeout_ms = request_ms(wait_ms > 0 ? (left_ms > 1 ? left_ms : 1) : wait_ms);
         rc = hf_open(store_url, &o, ret, &err);
+        /* A server that says that it is full, or isn't ready yet, can be reached. */
+        if (rc && err.sys == EBUSY && wait_ms == HF_FOREVER)
+            until_us = hf__local_us() + USUAL_MS * 1000;
         if (!rc || !may_pass(&err) || hf__local_us() >= until_us) break;
         if (!attempt && store_told) say("%s; it is tried again", err.text);
         live_show(NULL, "waiting for the store: %s", err.text);

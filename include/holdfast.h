@@ -114,7 +114,8 @@ typedef struct hf_wait hf_wait; /* one pending acquisition */
 typedef struct hf_error {
     int code;               /* one of enum hf_code */
     int sys;                /* the errno of a failed system call; for LOST by max_hold_ms, ETIME;
-                               else 0 */
+                               for UNAVAILABLE of a store that is there and has no room for a
+                               client now, or isn't ready yet, EBUSY; else 0 */
     char text[HF_TEXT_CAP]; /* one line: the store or driver, what was attempted on which key, and
                                why it failed */
 } hf_error;

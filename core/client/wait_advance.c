@@ -17,10 +17,13 @@
 #include "wait_state.h"
 #include "withdraw.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* How long a wait without a limit goes on while the store doesn't answer. */
 static const int64_t AWAY_CAP_US = 15000000;
+/* A wait that finds the server full looks again after so many polls. */
+enum { BUSY_POLLS = 4 };
 
 /* ---- what ends a wait ---- */
 
@@ -70,19 +73,22 @@ static void answered(struct hf_wait *w)
 }
 
 /* Plans another look after an error of the store, or ends the wait with it: if the store refused,
-   if the wait's limit has passed, or if a wait without a limit had no answer for AWAY_CAP_US.
+   if the wait's limit has passed, or if a wait without a limit had no answer for AWAY_CAP_US. A
+   server that says that it is full has answered; it is asked more rarely, because the connections
+   of many waits would keep it from its work.
    Returns 1 if the wait is over. */
 static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 {
     int64_t now = hf__local_us();
     if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
-    if (!w->away_since_us) w->away_since_us = now;
+    int busy = rc == HF_UNAVAILABLE && err->sys == EBUSY;
+    if (!w->away_since_us || busy) w->away_since_us = now;
     hf__error_keep(&w->why, err);
     /* LOST: a session died during the request, and again during its repetition. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
-        hf__look_at(w, now + hf__poll_us(w->h));
+        hf__look_at(w, now + hf__poll_us(w->h) * (busy ? BUSY_POLLS : 1));
         return 0;
     }
     w->code = rc;

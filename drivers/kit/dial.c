@@ -39,6 +39,7 @@ struct hf__dial {
 static enum hf__attempt_state failed(struct hf__attempt *a, int sys)
 {
     a->code = HF_UNAVAILABLE;
+    a->busy = sys == EAGAIN; /* the server's queue of a Unix socket is full */
     snprintf(a->why, sizeof a->why, "%s", strerror(sys));
     return HF_ATTEMPT_FAILED;
 }
@@ -163,6 +164,14 @@ static int verdict(const struct hf__dial *d)
         all_unsupported &= !d->target[i].code;
     }
     return all_unsupported ? HF_UNSUPPORTED : HF_UNAVAILABLE;
+}
+
+/* Returns 1 if a server was there, and had no room for a client. */
+static int any_busy(const struct hf__dial *d)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (d->attempt[i].state == HF_ATTEMPT_FAILED && d->attempt[i].busy) return 1;
+    return 0;
 }
 
 /* ---- names ---- */
@@ -391,6 +400,7 @@ int hf__connect(const struct hf__connection *to, int64_t until_us, hf_error *err
     }
     if (rc == HF_UNSUPPORTED && to->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
+    int busy = rc == HF_UNAVAILABLE && any_busy(d);
     hf__dial_end(d);
-    return rc ? hf_fail(err, rc, 0, "%s: connect %s", to->store, why) : 0;
+    return rc ? hf_fail(err, rc, busy ? EBUSY : 0, "%s: connect %s", to->store, why) : 0;
 }

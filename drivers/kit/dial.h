@@ -55,6 +55,8 @@ struct hf__attempt {
     short events;
     void *own; /* what hf__dial_ops keep for the attempt */
     int code;  /* if FAILED: an HF_ code, and the reason */
+    int busy;  /* if that is UNAVAILABLE: 1: the server is there, and has no room for a client now,
+                  or  isn't ready yet */
     char why[HF_KIT_WHY];
 };
 
@@ -90,7 +92,8 @@ struct hf__connection {
 /*
  * Connects to the first server that can be used, until the local time until_us. Returns 0, or the
  * code and the error, which names each address. A server of several that can't be a store (a
- * replica) is HF_UNAVAILABLE: another one may soon be able to. HF_INVALID: no target, or too many.
+ * replica) is HF_UNAVAILABLE: another one may soon be able to. If a server is busy, err->sys is
+ * EBUSY: a wait without a limit goes on then. HF_INVALID: no target, or too many.
  */
 int hf__connect(const struct hf__connection *to, int64_t until_us, hf_error *err);
 

@@ -103,6 +103,8 @@ static enum hf__attempt_state refused(const struct hf__my_how *how, struct hf__a
     unsigned number = mysql_errno(my);
     int password = number == ER_ACCESS_DENIED_ERROR || number == ER_ACCESS_DENIED_NO_PASSWORD_ERROR;
     int tls = number == CR_SSL_CONNECTION_ERROR;
+    a->busy = number == ER_CON_COUNT_ERROR || number == ER_TOO_MANY_USER_CONNECTIONS ||
+              number == ER_USER_LIMIT_REACHED || number == ER_SERVER_SHUTDOWN;
     a->code = tls || number == CR_AUTH_PLUGIN_CANNOT_LOAD ? HF_DENIED
                                                           : hf__my_code(number, HF_UNAVAILABLE);
     /* The server has a new password already, and the password file will soon have it. TLS worked

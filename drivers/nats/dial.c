@@ -57,6 +57,8 @@ static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
         snprintf(a->why, sizeof a->why, "%s", natsStatus_GetText(s));
         rc = s == NATS_NO_MEMORY ? HF_NOMEM : HF_UNAVAILABLE;
     }
+    /* The protocol tells its errors apart by their texts. */
+    a->busy = rc && strcasestr(a->why, "maximum connections");
     if (rc) hf__nats_disconnect(link);
     return rc;
 }

@@ -207,7 +207,7 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
 static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, int tls)
 {
     int told = strcmp(l->server[a->target].seen, DEFAULT_SOCKET) != 0;
-    a->code = hf__pg_refusal(l->how, a->own, tls, told, a->why);
+    a->code = hf__pg_refusal(l->how, a->own, tls, told, &a->busy, a->why);
     return HF_ATTEMPT_FAILED;
 }
 

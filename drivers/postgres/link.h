@@ -68,8 +68,9 @@ int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_err
 enum { HF_PG_ANSWERED = 1, HF_PG_SHAKES = 2 };
 int hf__pg_tls_goes_on(PGconn *pg);
 /* Returns the code of a failed login, and the first line of libpq's text. `tls`: as returned above.
-   `told`: the text begins with an address that the message names already. */
-int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
+   `told`: the text begins with an address that the message names already. busy: as in
+   hf__attempt. */
+int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told, int *ret_busy,
                    char why[HF_KIT_WHY]);
 
 /* link.c */

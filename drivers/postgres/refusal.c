@@ -88,13 +88,15 @@ static int has_password(const struct hf__pg_how *how)
     return 0;
 }
 
-int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
+int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told, int *ret_busy,
                    char why[HF_KIT_WHY])
 {
     char state[6], message[1000];
     snprintf(message, sizeof message, "%s", PQerrorMessage(pg));
     take_state(message, state);
     snprintf(why, HF_KIT_WHY, "%s", reason(message, told));
+    /* Too many connections or too little memory; starting up or shutting down. */
+    *ret_busy = starts(state, "53") || starts(state, "57P");
     /* The password was probably changed on the server first, and will be in the file soon. */
     if (!strcmp(state, "28P01") && how->opened && !has_password(how)) return HF_UNAVAILABLE;
     if (*state) return code_of(state);

@@ -189,6 +189,8 @@ static int log_in(void *arg, struct hf__attempt *a, int64_t until_us)
     link->until_us = 0;
     if (rc) hf__rd_disconnect(link);
     if (rc) memcpy(a->why, link->why, sizeof a->why);
+    /* The first error has no code of its own, but the same text on all servers. */
+    a->busy = strstr(a->why, "max number of clients") || !strncmp(a->why, "LOADING", 7);
     return rc;
 }
 

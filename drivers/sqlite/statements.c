@@ -70,8 +70,10 @@ int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int a
     /* A later statement, for example a rollback, may have replaced the text of the error. */
     int same = (sqlite3_errcode(st->db) & 0xff) == (rc & 0xff);
     const char *why = same ? sqlite3_errmsg(st->db) : sqlite3_errstr(rc);
-    if ((rc & 0xff) == SQLITE_BUSY) why = "locked by others for all of the time given";
+    int busy = (rc & 0xff) == SQLITE_BUSY;
+    if (busy) why = "locked by others for all of the time given";
     int told = sys && ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_IOERR);
+    if (busy) sys = EBUSY; /* the database is there: a wait goes on */
     return hf_fail(err, code, sys, "sqlite: %s '%s': %s%s%s", what, key, why, told ? ": " : "",
                    told ? strerror(sys) : "");
 }

@@ -18,6 +18,7 @@ import time
 from cli_tty import HOLDFAST, LIMIT, key, main
 
 FIRST = 3       # so many requests are refused before the server accepts
+LONG = 15       # without a limit: this takes longer than the wait for a server that isn't there
 FOR_EVER = 1 << 30
 LIMIT_S = 10    # of the wait that is in vain
 
@@ -162,6 +163,8 @@ REFUSALS = {
                   http('429 Too Many Requests', 'application/json', '{"error":{"code":429,'
                        '"status":"RESOURCE_EXHAUSTED","message":"Quota exceeded."}}')],
 }
+# What says that the server is there, and has no room for a client.
+FULL = {'nats': [nats('maximum connections exceeded')]}
 WORDS = {'nats': 'maximum connections|Shutdown', 'etcd': 'no leader|too many requests',
          'mongodb': 'STARTUP2|quiesce', 's3': 'SlowDown|InternalError',
          'firestore': 'starting up|Quota'}
@@ -230,8 +233,8 @@ def behind(front, *arguments):
     return done.returncode, done.stderr.splitlines(), time.monotonic() - began
 
 
-def each_refusal(refusals):
-    for refuse in REFUSALS[SCHEME]:
+def each_refusal(refusals, kinds=REFUSALS):
+    for refuse in kinds.get(SCHEME, []):
         with Front(('127.0.0.1', int(AT[1])), refuse, refusals) as front:
             yield front
 
@@ -241,6 +244,14 @@ def test_what_is_refused_for_a_while_is_waited_out_within_the_limit(_):
         status, _, _ = behind(front, 'run', '-v', '-w', '600', key(), '--', 'touch', 'ran')
         assert status == 0
         assert front.refused >= FIRST and front.passed
+        os.remove('ran')
+
+
+def test_a_server_that_is_full_is_waited_for_without_a_limit(_):
+    for front in each_refusal(LONG, FULL):
+        status, _, _ = behind(front, 'run', key(), '--', 'touch', 'ran')
+        assert status == 0
+        assert front.refused == LONG and front.passed
         os.remove('ran')
 
 

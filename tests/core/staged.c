@@ -53,6 +53,7 @@ static struct {
     int death_fd;
 } s = {.death_fd = -1};
 hf_error stage_error;
+int stage_sys;
 
 const hf_driver *__real_hf__driver(const char *scheme, hf_error *err);
 const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err);
@@ -87,7 +88,7 @@ static int begin(hf_store *st, enum stage_op op, struct cue *ret)
 static int end(const struct cue *cue, int rc, hf_error *err)
 {
     pthread_mutex_unlock(&mu);
-    if (cue->code) return hf_fail(err, cue->code, 0, "staged: %s", hf_code_text(cue->code));
+    if (cue->code) return hf_fail(err, cue->code, stage_sys, "staged: %s", hf_code_text(cue->code));
     return rc < 0 ? hf_fail(err, rc, 0, "staged: %s", hf_code_text(rc)) : rc;
 }
 

@@ -58,6 +58,7 @@ extern int stage_appends;
 void stage_cue(enum stage_op op, int from, int n, enum stage_way way, int code,
                void (*first)(void));
 void stage_uncue(void);
+extern int stage_sys;                   /* the errno of calls that fail by a cue; 0 at first */
 uint64_t stage_calls(enum stage_op op); /* made by others than rivals so far */
 void stage_await(enum stage_op op, uint64_t calls);
 

@@ -4,6 +4,7 @@
  */
 #include "staged_waiter.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,28 @@ static void an_endless_wait_does_not_bear_it_for_ever(void **state)
     returns(&a, HF_UNKNOWN); /* whether it left the queue isn't known */
     stage_uncue();
     hf_release(other, NULL);
+    done();
+}
+
+/* A server that has no room for a client is there. */
+static void an_endless_wait_bears_a_full_server_for_ever(void **state)
+{
+    (void)state;
+    struct asker a = {.lease_ms = 60000};
+    begin(SERVER);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    start(&a, HF_FOREVER);
+    await_queue(1);
+    uint64_t calls = stage_calls(S_GET);
+    stage_sys = EBUSY;
+    stage_cue(S_GET, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
+    stage_await(S_GET, calls + 1);
+    stage_suspend(16000000);
+    stage_await(S_GET, calls + 2);
+    stage_uncue();
+    stage_sys = 0;
+    OK(hf_release(other, &stage_error));
+    returns(&a, HF_OK);
     done();
 }
 
@@ -518,6 +541,7 @@ int main(void)
         cmocka_unit_test(who_is_late_looks_once),
         cmocka_unit_test(a_wait_bears_a_store_that_is_away),
         cmocka_unit_test(an_endless_wait_does_not_bear_it_for_ever),
+        cmocka_unit_test(an_endless_wait_bears_a_full_server_for_ever),
         cmocka_unit_test(what_cannot_be_withdrawn_is_unknown),
         cmocka_unit_test(a_take_that_is_never_heard_of_is_unknown),
         cmocka_unit_test(a_take_that_lands_after_all_is_refused),

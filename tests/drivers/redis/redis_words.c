@@ -6,6 +6,7 @@
 #include "resp.h"
 #include "test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,6 +88,22 @@ static void who_is_unfit_is_refused(void **state)
         said(rc, cases[i].code, cases[i].text);
         assert_null(strstr(err.text, "topsecret"));
         if (st) redis->close(st);
+    }
+}
+
+/* It is told apart from a server that can't be reached. */
+static void who_is_full_or_loads_is_there(void **state)
+{
+    static const struct resp_rule full = {"CLIENT", "-ERR max number of clients reached\r\n", 0, 1};
+    static const struct resp_rule loads = {"INFO", "-LOADING a dataset\r\n", 0, 0};
+    static const struct resp_rule gone = {"CLIENT", NULL, 0, 1};
+    const struct resp_rule *cases[] = {&full, &loads, &gone};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        resp_are(cases[i], 1);
+        said(resp_opens("redis://HOST", &st), HF_UNAVAILABLE, NULL);
+        assert_int_equal(err.sys, cases[i] == &gone ? 0 : EBUSY);
     }
 }
 
@@ -405,6 +422,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_unfit_is_refused),
+        cmocka_unit_test(who_is_full_or_loads_is_there),
         cmocka_unit_test(who_was_fit_once_is_away),
         cmocka_unit_test(lists_are_read),
         cmocka_unit_test(the_doctor_says_what_he_is_told),

@@ -267,6 +267,7 @@ static void the_time_ends(void **state)
     said(drv->open(&url, 100, &st, &(hf_caps){0}, &err), 0, NULL);
     said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE,
          "locked by others");
+    assert_int_equal(err.sys, EBUSY);
     writes("COMMIT");
     drv->close(st);
 }
