@@ -5,6 +5,7 @@
 import asyncio
 import collections
 import gc
+import inspect
 import sys
 import threading
 import types
@@ -65,13 +66,37 @@ def each_async_form_leaves_the_loop_alone():
                     assert info.key == name
                     break
             await held.release_async()
+            assert len(asked) == (2 if NEAR else 14), len(asked)
+            async with store.once(name) as event:
+                assert event
+            await store.forget_async(name)
+            locks = await store.acquire_all_async([name, name + '/b'])
+            await locks.release_async()
+            async with await store.acquire_all_async([name, name + '/b']):
+                assert len(asked) == (2 if NEAR else 18), len(asked)
             await store.close_async()
-            assert len(asked) == (2 if NEAR else 15), len(asked)
+            assert len(asked) == (2 if NEAR else 21), len(asked)
         finally:
             _aio.do = do
 
     with no_hang():
         asyncio.run(main())
+
+
+def each_call_that_makes_a_request_has_an_async_form():
+    """But for those that make none; the blocks are `async with`, and break_ is break_async."""
+    for kind, none in ((holdfast.Store, {'break_', 'lock', 'locked', 'once', 'stats', 'watch'}),
+                       (holdfast.Lock, {'lost_fd', 'on_lost'}), (holdfast.Locking, set()),
+                       (holdfast.Locks, set(dir(list))), (holdfast.Watch, set()),
+                       (holdfast.Event, set())):
+        calls = {name for name in dir(kind) if name[0] != '_' and callable(getattr(kind, name))}
+        awaited = {name[:-len('_async')] for name in calls if name.endswith('_async')}
+        plain = {name for name in calls if not name.endswith('_async')} - none
+        assert plain <= awaited, (kind, plain - awaited)
+        for name in awaited:
+            assert inspect.iscoroutinefunction(getattr(kind, name + '_async')), (kind, name)
+        assert hasattr(kind, '__enter__') == hasattr(kind, '__aenter__'), kind
+    assert inspect.iscoroutinefunction(holdfast.open_async)
 
 
 def _stuck(count, releases=False):
