@@ -207,6 +207,41 @@ def every_block_is_run():
     point(seen == set(NOT_RUN), 'each reason of NOT_RUN has its block', set(NOT_RUN) ^ seen)
 
 
+# A paragraph about those that only a shared store serves, and how such a store is named.
+SHARED = re.compile(r'\b(machines|hosts|(several|other|all) users)\b', re.I)
+NAMED = re.compile(r'-S |HOLDFAST_STORE|/etc/holdfast/store')
+OF_ONE_MACHINE = re.compile(r'\b(file|sqlite|mem):')
+
+
+def examples_below(path):
+    """(the paragraph above it, the example), for each example of a page or manual."""
+    text = read(path)
+    manual = not path.endswith('.md')
+    shown = r'(?:^\.Dl .*\n)+|^\.Bd -literal.*\n(?:.*\n)*?\.Ed$' if manual else \
+        r'^```\S*\n(?:.*\n)*?```$'
+    ends = r'^\.(?:Pp|Sh|Ss|It)\b.*\n' if manual else r'\n\n'
+    for match in re.finditer(shown, text, re.M):
+        above = text[:match.start()].rstrip().removesuffix('.Pp')
+        yield re.split(ends, above, flags=re.M)[-1], match.group()
+
+
+def what_several_machines_share_is_named():
+    found = 0
+    paths = [path for pattern in ('README.md', 'doc/**/*.md', 'bindings/*/README.md',
+                                  'examples/*.md', 'man/*.[13]')
+             for path in glob.glob(os.path.join(SOURCE, pattern), recursive=True)]
+    for path in (os.path.relpath(path, SOURCE) for path in sorted(paths)):
+        for above, example in examples_below(path):
+            about = SHARED.search(above)
+            if about:
+                found += 1
+                point(NAMED.search(plain(above + example)) and
+                      not ('user' not in about.group() and OF_ONE_MACHINE.search(example)),
+                      f'{path}: an example for {about.group()} names the store that they share',
+                      above + '\n' + example)
+    point(found >= 10, 'examples for several machines are found', found)
+
+
 used = set()
 folder = tempfile.mkdtemp(prefix='holdfast-manuals-')
 try:
@@ -216,4 +251,5 @@ try:
 finally:
     shutil.rmtree(folder)
 every_block_is_run()
+what_several_machines_share_is_named()
 sys.exit(end())
