@@ -54,7 +54,8 @@ export interface AcquireOptions {
     recursive?: boolean | undefined;
     /** Don't renew in the background. */
     noRenew?: boolean | undefined;
-    /** Ends the wait; its reason is what the promise is rejected with. */
+    /** Ends the wait at once; its reason is what the promise is rejected with. What was obtained by
+     *  then is released in the background. */
     signal?: AbortSignal | undefined;
 }
 
