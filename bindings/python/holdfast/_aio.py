@@ -353,7 +353,7 @@ class _Callbacks:
     def __init__(self) -> None:
         self.all: List[Callable[[], None]] = []
         self.number = next(_ids)
-        self.begun = self.told = False
+        self.told = False
 
     def tell(self) -> None:
         with _listener_lock:
@@ -362,8 +362,6 @@ class _Callbacks:
             one()
 
 
-# The callbacks of each grant, by the first of the locks that share it.
-_callbacks: 'weakref.WeakKeyDictionary[Any, _Callbacks]' = weakref.WeakKeyDictionary()
 _running: 'Set[asyncio.Future[Any]]' = set()
 
 
@@ -372,7 +370,6 @@ def _forked() -> None:
     _listener, _listener_lock, _hands_lock = None, threading.RLock(), threading.RLock()
     _hands, _opening, _callers = weakref.WeakKeyDictionary(), _Threads(float('inf')), _new_callers()
     _posts.clear()
-    _callbacks.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -444,21 +441,29 @@ def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
 
 
 def _listen(root: Any, lock: Any, tell: Callable[[], None]) -> None:
-    """A signal handler may call this, or raise an exception, at any moment."""
+    """A signal handler may call this, or raise an exception, at any moment. Only the first of the
+    locks that share a grant keeps the callbacks: they often refer to it."""
     post = _post_of_losses()
-    callbacks = _callbacks.setdefault(root, _Callbacks())
+    root._callbacks = _Callbacks()      # those that are there already stay
+    callbacks: _Callbacks = root._callbacks
     with _listener_lock:
         late = callbacks.told
         callbacks.all.append(tell)
     if late:
         tell()
-    if late or callbacks.begun:
         return
+    found = weakref.ref(callbacks)
+
+    def lost() -> None:
+        there = found()
+        if there is not None:
+            there.tell()
+
     try:
-        post.waiting[callbacks.number] = callbacks.tell
-        weakref.finalize(root, post.waiting.pop, callbacks.number, None).atexit = False
+        if callbacks.number not in post.waiting:
+            post.waiting[callbacks.number] = lost
+            weakref.finalize(root, post.waiting.pop, callbacks.number, None).atexit = False
         lock._tell(post.box, callbacks.number)  # once for each grant
-        callbacks.begun = True
     except BaseException:
         callbacks.all.remove(tell)
         raise

@@ -67,6 +67,7 @@ struct lock {
     /* An acquisition with recursive=True by the caller that holds the key already shares the grant
        of that lock, its root, and is one lock more of it. */
     lock *root;
+    PyObject *callbacks; /* of a root: those of on_lost, or NULL */
     int depth; /* of a root: how many locks of its grant aren't released yet, itself included */
     PyObject *key, *owner;
     uint64_t token;
@@ -259,6 +260,10 @@ enum { ASKED_WRONGLY = 2, READ_ONLY = 3 };
 enum noted { WITHIN = 1, SEVERAL = 2, AWAITED = 4, FOLLOWS = 8 };
 /* Notes that the lock came from a call that this frame makes (NULL: the running frame). */
 void lock_note_frame(lock *l, PyObject *frame, unsigned how);
+PyObject *lock_callbacks(lock *l, void *unused);
+int lock_keep_callbacks(lock *l, PyObject *to, void *unused);
+int lock_traverse(lock *l, visitproc visit, void *arg);
+int lock_clear(lock *l);
 PyObject *lock_note(lock *l, PyObject *args);
 PyObject *lock_warn_of_release(const hf_error *err); /* returns None; NULL: the program has warnings
                                                         raised as exceptions */

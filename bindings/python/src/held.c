@@ -74,3 +74,40 @@ void locks_forget_all(store *s)
     s->locks = s->one_bucket = NULL;
     s->n_locks = 0;
 }
+
+/* ---- what a lock keeps for on_lost ---- */
+
+/* _callbacks: None until they are set. The lock has them, so that the collector finds a cycle of a
+   lock and a callback that refers to it. */
+PyObject *lock_callbacks(lock *l, void *unused)
+{
+    (void)unused;
+    PyObject *are = l->callbacks ? l->callbacks : Py_None;
+    Py_INCREF(are);
+    return are;
+}
+
+/* The first that are set stay, even if another thread or a signal handler sets some. */
+int lock_keep_callbacks(lock *l, PyObject *to, void *unused)
+{
+    (void)unused;
+    if (l->callbacks || !to) return 0;
+    Py_INCREF(to);
+    l->callbacks = to;
+    return 0;
+}
+
+int lock_traverse(lock *l, visitproc visit, void *arg)
+{
+    Py_VISIT(l->store);
+    Py_VISIT(l->root);
+    Py_VISIT(l->below);
+    Py_VISIT(l->callbacks);
+    return 0;
+}
+
+int lock_clear(lock *l)
+{
+    Py_CLEAR(l->callbacks);
+    return 0;
+}

@@ -516,20 +516,13 @@ static void lock_dealloc(lock *l)
     Py_XDECREF(l->stack);
     Py_XDECREF(l->root);
     Py_XDECREF(l->below);
+    Py_XDECREF(l->callbacks);
     Py_XDECREF(l->store);
     Py_XDECREF(l->key);
     Py_XDECREF(l->owner);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(l);
     Py_DECREF(type);
-}
-
-static int lock_traverse(lock *l, visitproc visit, void *arg)
-{
-    Py_VISIT(l->store);
-    Py_VISIT(l->root);
-    Py_VISIT(l->below);
-    return 0;
 }
 
 #define METHOD(name, function, flags, doc)                      \
@@ -577,6 +570,7 @@ static PyGetSetDef lock_attributes[] = {
     {"store", (getter)lock_store, NULL, "the store", NULL},
     {"_is_mine", (getter)lock_is_mine, NULL, "is it neither released nor closed?", NULL},
     {"_root", (getter)lock_root, NULL, "the first of the locks that share its grant", NULL},
+    {"_callbacks", (getter)lock_callbacks, (setter)lock_keep_callbacks, "for on_lost", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -586,11 +580,17 @@ static PyMemberDef lock_members[] = {
 };
 
 static PyType_Slot lock_slots[] = {
-    {Py_tp_members, lock_members},           {Py_tp_dealloc, (void *)lock_dealloc},
-    {Py_tp_traverse, (void *)lock_traverse}, {Py_tp_repr, (void *)lock_repr},
-    {Py_nb_bool, (void *)lock_bool},         {Py_tp_methods, lock_methods},
-    {Py_tp_getset, lock_attributes},         {Py_tp_doc, "One grant of one key."},
-    {Py_tp_new, (void *)made_by_hand},       {0, NULL},
+    {Py_tp_members, lock_members},
+    {Py_tp_dealloc, (void *)lock_dealloc},
+    {Py_tp_traverse, (void *)lock_traverse},
+    {Py_tp_repr, (void *)lock_repr},
+    {Py_nb_bool, (void *)lock_bool},
+    {Py_tp_methods, lock_methods},
+    {Py_tp_getset, lock_attributes},
+    {Py_tp_doc, "One grant of one key."},
+    {Py_tp_new, (void *)made_by_hand},
+    {Py_tp_clear, (void *)lock_clear},
+    {0, NULL},
 };
 
 PyType_Spec lock_spec = {"holdfast._holdfast.Lock", sizeof(lock), 0,

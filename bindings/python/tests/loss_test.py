@@ -3,13 +3,16 @@
     loss_test.py URL [NAME]
 """
 import asyncio
+import gc
 import linecache
 import sys
 import threading
+import warnings
+import weakref
 
 import holdfast
 from holdfast import _aio
-from own import MORE, NEAR, URL, key, waiters
+from own import MORE, NEAR, URL, free, key, waiters
 from tap import PATIENCE, no_hang, run_functions, until
 
 
@@ -112,6 +115,35 @@ def a_signal_handler_interrupts_what_begins_to_listen():
                     expected.add('two')
                 until(lambda: expected <= set(told), (handler, number, told))
                 _give_up(held)
+
+
+def a_callback_that_refers_to_its_lock_keeps_it_from_nothing():
+    """The collector finds both; a lock that nobody refers to is released."""
+    class Job:
+        def __init__(self):
+            self.lock = store.acquire(name, lease=60)
+            self.lock.on_lost(self.lost)
+            gone.append(weakref.ref(self.lock))
+
+        def lost(self, lock):
+            pass
+
+    with no_hang(), holdfast.open(URL) as store:
+        name, gone = key(), []
+        job = Job()
+        job.lock.release()
+        waiting = len(_aio._post_of_losses().waiting)
+        del job
+        gc.collect()
+        assert gone.pop()() is None
+        assert len(_aio._post_of_losses().waiting) == waiting - 1
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter('always')
+            Job()
+            gc.collect()
+            assert gone.pop()() is None
+        assert name in str(said[0].message)
+        until(lambda: free(name), 'held')
 
 
 def what_couldnt_be_begun_to_listen_is_begun_anew():
