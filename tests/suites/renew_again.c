@@ -14,6 +14,8 @@
 #include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { LEASE_MS = 24000, DELAY_MS = 2 };
@@ -31,6 +33,7 @@ static uint64_t renewals(hf *h)
 static void it_is_sent_again_on_another_connection(void **state)
 {
     static char server[600], front[900];
+    char host[40];
     struct slow_net net = {.seed = 1};
     hf_error err = {0};
     hf *h;
@@ -44,6 +47,8 @@ static void it_is_sent_again_on_another_connection(void **state)
     assert_int_equal(front_url(url, server, sizeof server, front, sizeof front, 0), 0);
     assert_int_equal(slow_net_start(&net, server, DELAY_MS), 0);
     front_url(url, server, sizeof server, front, sizeof front, net.port);
+    snprintf(host, sizeof host, "127.0.0.1:%d", net.port);
+    if (!strncmp(url, "firestore:", 10)) setenv("FIRESTORE_EMULATOR_HOST", host, 1);
     assert_int_equal(hf_open(front, &how, &h, &err), 0);
     assert_int_equal(hf_acquire(h, "renew-again", &o, &lock, &err), 0);
     while (!renewals(h)) usleep(1000); /* this one may make the connection for renewals */
