@@ -84,7 +84,7 @@ static void texts_that_do_not_fit_are_damage(void **state)
     } cases[] = {
         {HF_FIELD_OWNER, wide, HF_OWNER_CAP, "owner: too long"},
         {HF_FIELD_OWNER, "a\0b", 3, "owner: too long"},
-        {HF_FIELD_OWNER, "(ended)", 7, "owner of a hold"},
+        {HF_FIELD_OWNER, "(ended)", 7, "reserved owner"},
         {HF_FIELD_NOTE, wide, HF_NOTE_CAP, "note: too long"},
         {HF_FIELD_NOTE, "\0", 1, "note: too long"},
         {HF_FIELD_REQUEST, "", 0, "not 32 hex digits"},
@@ -143,7 +143,7 @@ static const struct {
     {HF_FIELD_MORE, "{\"whatever\": 1}", "doesn't know"},
     {HF_FIELD_MORE, "{\"mode\": 1, \"mode\": 0}", "more"},
     {HF_FIELD_MORE, "{\"owner\": \"ann\"}", "more"},
-    {HF_FIELD_MORE, "{\"flags\": 4, \"owner\": \"ann\"}", "owner of a hold"},
+    {HF_FIELD_MORE, "{\"flags\": 4, \"owner\": \"ann\"}", "reserved owner"},
     {HF_FIELD_MORE, "{\"holders\": {}}", "holders"},
     {HF_FIELD_MORE, "{\"holders\": [7]}", "holders"},
     {HF_FIELD_MORE, "{\"holders\": [{\"request\": \"" ID2 "\", \"owner\": \"a\", \"note\": \"\"}]}",
