@@ -162,7 +162,7 @@ static int adopt(const struct command *self, unsigned more, int most, int argc, 
     if (!hf_adopt(*ret_store, o->args[0], o->token, ret, &err)) return 0;
     /* The message names the subcommand instead of "adopt". */
     static const char how[] = "adopt '";
-    if (strncmp(err.text, how, sizeof how - 1)) return failed(&err);
+    if (strncmp(err.text, how, sizeof how - 1)) return not_changed(&err);
     say("%s '%s", self->name, err.text + sizeof how - 1);
     return hf_code_exit_status(err.code);
 }
@@ -175,7 +175,7 @@ int renew_command(const struct command *self, int argc, char **argv)
     hf_error err;
     int status = adopt(self, TAKES_LEASE | TAKES_JSON, 1, argc, argv, &o, &store, &lock);
     if (status) return status < 0 ? finish_output() : status;
-    if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
+    if (hf_renew(lock, o.lease_ms, &err)) return not_changed(&err);
     if (o.json) print_grant_json(stdout, lock);
     hf_close(store); /* an adopted grant is not released */
     return finish_output_of("the grant was renewed");

@@ -37,7 +37,7 @@ int break_command(const struct command *self, int argc, char **argv)
     if (status) return status;
     struct victim v = {.token = o.token};
     (void)hf_peek(store, o.args[0], find_victim, &v, NULL); /* if it fails, no holder is named */
-    status = hf_break(store, o.args[0], o.token, &err) ? failed(&err) : 0;
+    status = hf_break(store, o.args[0], o.token, &err) ? not_changed(&err) : 0;
     if (!status && *v.who)
         say("'%s': the grant %llu is over; this stops no process: %s: %s", o.args[0],
             (unsigned long long)o.token, v.who,

@@ -32,6 +32,8 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void advise(int code);
 /* Prints the error, and calls advise. Returns the exit status of the code. */
 int failed(const hf_error *err);
+/* Does what `failed` does; also names the command, its key, and the state that is left. */
+int not_changed(const hf_error *err);
 /* Flushes and closes stdout. Returns 0; or EXIT_INTERNAL if output got lost, which it reports.
    `state`: what was done all the same, for that message. NULL: nothing was; then a pipe without a
    reader ends this process (end_by_broken_pipe). */

@@ -14,7 +14,7 @@ int forget_command(const struct command *self, int argc, char **argv)
     watch_for_damage();
     status = open_to_change(o.args[0], &store);
     if (status) return status;
-    status = hf_forget(store, o.args[0], &err) ? failed(&err) : 0;
+    status = hf_forget(store, o.args[0], &err) ? not_changed(&err) : 0;
     hf_close(store);
     return status;
 }

@@ -124,6 +124,16 @@ int failed(const hf_error *err)
     return hf_code_exit_status(err->code);
 }
 
+int not_changed(const hf_error *err)
+{
+    if (err->code == HF_LOST) return failed(err); /* it names the command and the key already */
+    int sure = err->code != HF_UNKNOWN && command_undone;
+    say("%s: %s%s%s%s", command_about, err->text, unreached_store(err), sure ? "; " : "",
+        sure ? command_undone : "");
+    advise(err->code);
+    return hf_code_exit_status(err->code);
+}
+
 int output_failed(int error, const char *state)
 {
     if (error == EPIPE && !state) end_by_broken_pipe();

@@ -31,7 +31,7 @@ teardown() { cli_teardown; }
         run --separate-stderr holdfast -S firestore://p $words
         [ "$status" = 69 ]
         # shellcheck disable=SC2154 # bats sets it
-        [[ $stderr == "holdfast: firestore: "*"connect to server\
+        [[ $stderr == "holdfast: "*"firestore: "*"connect to server\
  (store firestore://p, named by -S)$state" ]]
     done <<END
 run -n $K -- true|; nothing was acquired, and nothing was executed
@@ -39,7 +39,7 @@ once -n $K -- true|; nothing was acquired, and nothing was executed
 acquire -n $K --lease 9|; nothing was acquired
 show $K|
 ls|
-forget $K|
+forget $K|; the mark was not removed
 END
     run holdfast doctor redis://127.0.0.1:1
     [ "$status" = 69 ]
@@ -98,6 +98,29 @@ ls|ls|
 watch|watch|
 bench|bench|
 END
+}
+
+@test "a change that the store refuses: of which key, and what is so then" {
+    holdfast once k -- true
+    holdfast acquire k2 --lease 10m
+    token=$(token k2)
+    while IFS='|' read -r words about state; do
+        # shellcheck disable=SC2086
+        HOLDFAST_FAULT='replace:*:full,update:*:full' run holdfast ${words/TOKEN/$token}
+        [ "$status" = 69 ]
+        [[ $output == "holdfast: $about: fault: "*": no room left; $state" ]]
+    done <<'END'
+renew k2 --token TOKEN|renew 'k2'|the lease was not extended
+break k2 --token TOKEN|break 'k2'|the grant was not ended
+forget k|forget 'k'|the mark was not removed
+END
+    for words in "renew k2 --token $token" "release k2 --token $token" "enter k2 --token $token" \
+        "break k2 --token $token"; do
+        # shellcheck disable=SC2086
+        HOLDFAST_FAULT='get:*:denied' run holdfast $words
+        [ "$status" = 77 ]
+        [[ $output == "holdfast: ${words%% *} 'k2': fault: get 'k2': "*"; the "*" not "* ]]
+    done
 }
 
 @test "a command that can't be executed: for which key, and what is so then" {
