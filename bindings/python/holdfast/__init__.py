@@ -268,6 +268,12 @@ class Watch:
         """As close(), and waits for the end."""
         await _aio.in_thread(self._store, self._watch.stop)
 
+    def __del__(self, loop: Any = asyncio._get_running_loop, later: Any = _aio.later) -> None:
+        """If an event loop runs here, a thread ends the watch: that may take a quarter of a
+        second, and a request."""
+        if hasattr(self, '_seen') and loop() is not None:
+            later(self._watch.stop, self._store)
+
     def __enter__(self) -> 'Watch':
         return self
 

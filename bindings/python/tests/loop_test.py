@@ -210,26 +210,31 @@ def what_fails_after_its_task_was_cancelled_is_told_once():
         asyncio.run(main())
 
 
-def a_block_of_a_watch_in_a_loop_does_not_wait():
+def the_end_of_a_watch_in_a_loop_does_not_wait():
     """Its thread ends within a quarter of a second and a request, which may take seconds."""
-    async def main():
+    async def main(end):
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        with store.watch(name) as watch:
-            stop = watch._watch.stop
+        watch = store.watch(name)
+        stop = watch._watch.stop
 
-            class Slow:
-                def stop(self):
-                    assert threading.get_ident() != here
-                    stop()
-                    loop.call_soon_threadsafe(ended.set)
+        class Slow:
+            def stop(self):
+                assert threading.get_ident() != here
+                stop()
+                loop.call_soon_threadsafe(ended.set)
 
-            watch._watch = Slow()
+        watch._watch = Slow()
+        if end == 'block':
+            with watch:
+                pass
+        del watch
         await asyncio.wait_for(ended.wait(), PATIENCE)
 
     with no_hang(), holdfast.open(URL) as store:
         name, here = key(), threading.get_ident()
-        asyncio.run(main())
+        for end in 'block', 'drop':
+            asyncio.run(main(end))
 
 
 def a_lock_that_is_dropped_in_a_loop_does_not_block_it():
