@@ -203,6 +203,13 @@ def kit_headers(root, env):
             point(said[0] == 0, f'holdfast/kit/{name} as {standard}', said[1])
 
 
+def uninstalled(build, root):
+    """packaging/README.md says that this removes what was installed."""
+    status, said = run(['ninja', '-C', build, 'uninstall'], os.environ)
+    left = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
+    point(status == 0 and not left, 'ninja uninstall leaves no file', f'{left}\n{said[-2000:]}')
+
+
 def main(source, build):
     with tempfile.TemporaryDirectory(prefix='holdfast-author-') as top:
         root, work = os.path.join(top, 'root'), os.path.join(top, 'work')
@@ -233,6 +240,7 @@ def main(source, build):
             status, said = run(['holdfast', '-S', store, 'doctor'], env)
             point(status == 0, 'doctor has nothing to say against it', said)
             suites(build, env)
+        uninstalled(build, root)
     print(f'1..{len(points)}')
     return 0 if points and all(points) else 1
 
