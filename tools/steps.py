@@ -406,8 +406,8 @@ def release(step):
     todo += [['wheel_test.py', out], ['install_test.py', '.', out, *libcs],
              ['release_test.py', '.', out, *libcs]] if libcs else []
     todo += [['npm_test.py', '.', out], ['pythons_test.py', '.', out]] if 'gnu' in parts else []
-    todo += [['alpine_test.py', '.', out]] if 'musl' in parts else []
-    todo += [['rpm_test.py', '.', out], ['recipes_test.py', '.', out]] if 'musl' in parts else []
+    todo += [[name + '_test.py', '.', out] for name in (
+        'alpine', 'rpm', 'beside', 'recipes')] if 'musl' in parts else []
     todo += [['deb_test.py', '.', out], ['macos_test.py', '.']] if 'deb' in parts else []
     for test in todo:
         before = os.path.getsize(step.path)
