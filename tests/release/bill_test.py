@@ -22,6 +22,9 @@ PACKAGE = ['SPDXID', 'downloadLocation', 'name']
 # What binaries for any Linux contain, but for SQLite and the C library.
 LINKED = {'curl', 'hiredis', 'jansson', 'mongo-c-driver', 'nghttp2', 'openssl', 'postgresql-15',
           'protobuf-c'}
+# Terms under which a binary may contain a library that nobody can replace in it (not LGPL).
+PERMISSIVE = {'Apache-2.0', 'BSD-1-Clause', 'BSD-2-Clause', 'BSD-3-Clause', 'ISC', 'MIT',
+              'PostgreSQL', 'Zlib', 'blessing', 'curl'}
 RELATION = ['relatedSpdxElement', 'relationshipType', 'spdxElementId']
 
 
@@ -74,6 +77,13 @@ def artefacts(bill, real):
         if one['relationshipType'] in ('CONTAINS', 'DEPENDS_ON'):
             inside.setdefault(by_id[one['spdxElementId']]['name'], set()).add(
                 by_id[one['relatedSpdxElement']]['name'])
+    contained = {one['relatedSpdxElement'] for one in bill['relationships']
+                 if one['relationshipType'] == 'CONTAINS'}
+    terms = {by_id[one]['name']: by_id[one]['licenseConcluded'] for one in contained
+             if 'packageFileName' not in by_id[one]}
+    strange = {name: said for name, said in terms.items()
+               if not set(said.split(' AND ')) <= PERMISSIVE}
+    point(terms and not strange, 'nothing is contained that must be relinkable', strange or terms)
     for pattern, libraries in ((r'-linux-\w+\.tar\.gz$|\.(rpm|apk)$',
                                 {*LINKED, 'musl', 'sqlite3'}),
                                (r'\.whl$', LINKED),
