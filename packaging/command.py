@@ -35,8 +35,8 @@ def archive(source, out, version, target, terms, work, epoch):
     name = f'holdfast-{version}-' + target.rsplit('-', 1)[0]
     program, installed = static_command(source, target, work)
     files = {'bin/holdfast': data(program, True),
-             'LICENSE': data(os.path.join(source, 'LICENSE')),
-             'THIRD-PARTY-NOTICES': (terms, False), **pages(installed)}
+             'share/licenses/holdfast/LICENSE': data(os.path.join(source, 'LICENSE')),
+             'share/licenses/holdfast/THIRD-PARTY-NOTICES': (terms, False), **pages(installed)}
     for file, place in COMPLETIONS.items():
         files['share/' + place] = data(os.path.join(source, 'completions', file))
     tar_gz(os.path.join(out, name + '.tar.gz'),

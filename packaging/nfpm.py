@@ -18,8 +18,7 @@ def unpacked(files, folder):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, 'wb') as file:
             file.write(data)
-        kept = name if '/' in name else f'share/licenses/holdfast/{name}'
-        contents.append({'src': path, 'dst': '/usr/' + kept,
+        contents.append({'src': path, 'dst': '/usr/' + name,
                          'file_info': {'mode': 0o755 if executable else 0o644}})
     return contents
 

@@ -136,14 +136,16 @@ def node(root, url, folder):
     shutil.copytree(os.path.dirname(os.path.dirname(os.path.dirname(tool('musl', 'node')))),
                     root.real('/opt/node'), symlinks=True)
     chosen(root)
-    packages = [put(root, 'holdfast-[0-9]*.tgz'), put(root, MINE + '-*.tgz')]
+    packages = [put(root, os.path.basename(path)) for path in glob.glob(
+        os.path.join(OUT, 'holdfast-*.tgz'))]
     root.write('/app/package.json', '{ "name": "app", "private": true }')
     root.write('/app/sell.mjs', readme('js'))
     there = ['sh', '-c', 'cd /app && exec "$0" "$@"', NODE]
     if not ran('npm install, offline', root.run(
-            *there, NPM, 'install', '--ignore-scripts', '--offline', '--no-audit', '--no-fund',
-            *packages)):
+            *there, NPM, 'install', '-O', '--ignore-scripts', '--offline', '--no-audit',
+            '--no-fund', *packages)):
         return
+    ran('the binaries are those for musl', root.run(*there, '-e', LOADED), f'^{MINE}$')
     if not ran("Node: the README's example", root.run(*there, 'sell.mjs'), SOLD):
         return
     shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'),

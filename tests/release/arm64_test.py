@@ -86,13 +86,16 @@ def node(libc, root, program):
         f'^arm64{"true" if libc == "gnu" else "false"}$')
     toolchain.write(os.path.join(app, 'package.json'), '{ "name": "app", "private": true }')
     toolchain.write(os.path.join(app, 'sell.mjs'), readme('js'))
-    packages = [found for pattern in ('holdfast-[0-9]*.tgz', f'holdfast-linux-arm64-{libc}-*.tgz')
-                for found in glob.glob(os.path.join(OUT, pattern))]
+    packages = glob.glob(os.path.join(OUT, 'holdfast-*.tgz'))
     if not ran(f'{libc}: npm install, offline', run(
-            there, os.path.realpath(shutil.which('npm')), 'install', '--ignore-scripts',
+            there, os.path.realpath(shutil.which('npm')), 'install', '-O', '--ignore-scripts',
             '--offline', '--no-audit', '--no-fund', '--cache', os.path.join(WORK, 'cache'),
             *packages, cwd=app)):
         return
+    there_now = sorted(os.listdir(os.path.join(app, 'node_modules')))
+    mine = f'holdfast-linux-arm64-{libc}'
+    point([name for name in there_now if name.startswith('holdfast')] == ['holdfast', mine],
+          f'{libc}: npm installs the binaries of this platform', there_now)
     if not ran(f"{libc}: Node: the README's example", run(there, 'sell.mjs', cwd=app), SOLD):
         return
     locks = shutil.copy(os.path.join(SOURCE, 'tests', 'release', 'locks.js'), app)

@@ -6,6 +6,7 @@ results are TAP.
 SOURCE: the checkout. OUT: the artefacts of tools/release. LIBC: gnu, the lines for Node and Python;
 musl, the one for the command. Default: both.
 """
+import glob
 import os
 import platform
 import re
@@ -17,9 +18,11 @@ import tempfile
 SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
 LIBCS = sys.argv[3:] or ['gnu', 'musl']
 sys.path.insert(0, os.path.join(SOURCE, 'tests'))
+sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
 sys.dont_write_bytecode = True
 from pages import broken_links, commands                                # noqa: E402
 from points import end, point                                           # noqa: E402
+from toolchain import TARGETS                                           # noqa: E402
 
 WORK = tempfile.mkdtemp(prefix='holdfast-install.')
 CPU = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
@@ -63,6 +66,8 @@ def archive():
     typed = line('tar')
     point(' -C /usr/local ' in typed, 'the archive is for /usr/local', typed)
     ran('the archive is unpacked', run(typed.replace('/usr/local', top)))
+    point(sorted(os.listdir(top)) == ['bin', 'share'], 'nothing is beside its folders',
+          os.listdir(top))
     status, said = run(os.path.join(top, 'bin', 'holdfast') + ' --help')
     there = commands(said)
     point(status == 0 and len(there) > 10, 'the command names its commands', said)
@@ -80,8 +85,14 @@ def archive():
 def node():
     app = os.path.join(WORK, 'app')
     os.mkdir(app)
-    # Nothing is fetched: the packages for other platforms aren't there, and needn't be.
-    ran('npm install', run(line('npm') + ' --offline --ignore-scripts --no-audit --no-fund', app))
+    how = ' --offline --ignore-scripts --no-audit --no-fund'
+    # Nothing is fetched: packages for other platforms needn't be there.
+    ran('npm install', run(line('npm') + how, app))
+    there = sorted(os.listdir(os.path.join(app, 'node_modules')))
+    point([name for name in there if name.startswith('holdfast')] == [
+        'holdfast', f'holdfast-linux-{CPU}-gnu'], 'of the binaries, those of this system', there)
+    if len(glob.glob(os.path.join(OUT, 'holdfast-*.tgz'))) > len(TARGETS):
+        ran('npm ci, with the binaries of all systems at hand', run('npm ci' + how, app))
     ran('Node opens a store', run(
         "node -e \"require('holdfast').open('mem:').then((store) => console.log(store.url))\"",
         app), '^mem:')
