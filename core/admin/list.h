@@ -14,8 +14,8 @@ struct hf_listing {
     int code, stopped;
 };
 
-/* Shows a row to the caller of a list: `arg` is a struct hf_listing. Returns 1 if the caller wants
-   no more rows. */
+/* Shows a row to the caller of a list: `arg` is a struct hf_listing. Returns 1 if no more rows are
+   wanted: the caller said so (`stopped`), or there is an error (`code`). */
 int hf__list_one(void *arg, const hf_rowkey *key, hf_row *row);
 
 struct hf_scanning {

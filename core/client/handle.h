@@ -189,7 +189,8 @@ struct hf_wait {
     uint8_t cancel;                   /* 1: the wait is to be cancelled (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
     uint8_t subscribed;               /* the store notifies the dispatcher of changes of its key */
-    uint8_t notified;                 /* an event may have come: see hf__notify */
+    uint8_t notified;                 /* not 0: the dispatcher has it look before look_at_us: see
+                                         hf__notify */
     uint8_t looking;       /* a look is under way: the dispatcher plans the next look after it */
     uint8_t alone;         /* the wait acts without a stagger: the waits ahead of it haven't acted
                               on a lease that ended (atomic) */

@@ -77,7 +77,8 @@ static int absent(hf_error *err)
     int nowhere = !lstat(hf__machine_file, &st) || (!lstat(folder, &st) && stat(folder, &st));
     free(folder);
     if (!nowhere) return 0;
-    return hf_fail(err, HF_INVALID, 0, "%s: a symbolic link that leads to no file",
+    return hf_fail(err, HF_INVALID, 0,
+                   "%s: the file or its directory is a symbolic link that leads nowhere",
                    hf__machine_file);
 }
 

@@ -286,7 +286,7 @@ static const char *build_safe(const struct parts *p, char *to, size_t cap)
     put(&o, p->port);
     put(&o, p->path);
     put_query(&o, p->query);
-    /* What is left may end in a blank, which parsing would cut off. */
+    /* Where a part was left out, a blank may be the last character now: parsing cuts it off. */
     if (o.len < cap && to[o.len - 1] == ' ') {
         o.len--;
         put_text(&o, "%20");

@@ -192,7 +192,8 @@ int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret);
 size_t hf__et_words_n_wanted(struct hf__et_words *w);
 void hf__et_words_each_wanted(struct hf__et_words *w,
                               void (*see)(void *arg, const char *key, int in_line), void *arg);
-/* Counts a flush of subscriptions: the change of a row counts as unread for some flushes. */
+/* Counts a flush of subscriptions. After an event that isn't a notification, the notifications of
+   its key aren't used until some flushes have passed: a wait has to look at the row first. */
 void hf__et_words_listen(struct hf__et_words *w);
 /* Forgets all notifications, because others may have been lost. */
 void hf__et_words_forget(struct hf__et_words *w);

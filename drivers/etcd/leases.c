@@ -234,7 +234,9 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, int64_t keep_
     hf__et_mem_free(&mem);
     if (rc) return rc;
     if (!term || reply.term != term)
-        rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: %s '%s': there is a new leader", what, name);
+        rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                     "etcd: %s '%s': the leader may have changed, so the answer doesn't count",
+                     what, name);
     hf__et_free(&reply);
     return rc;
 }

@@ -91,8 +91,9 @@ int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
         }
         if (HF_NOW(c) >= until_us)
             return hf_fail(op->err, HF_UNAVAILABLE, 0,
-                           "file: %s: a process that holds a part of '%s' is stopped", op->verb,
-                           c->path);
+                           "file: %s: a process that holds a part of '%s' is stopped, or takes "
+                           "too long",
+                           op->verb, c->path);
     }
 }
 

@@ -233,8 +233,8 @@ static int64_t start_next(struct hf__dial *d, int64_t until_us)
 
 /* ---- the loop ---- */
 
-/* Waits until a socket is ready or a name is looked up, at most until wake_us and until_us. Then
-   steps the attempts whose sockets are ready. */
+/* Waits until a socket is ready or a name is looked up, until wake_us at most. Then steps the
+   attempts whose sockets are ready. until_us: the time limit of the whole dial. */
 static void wait_and_step(struct hf__dial *d, int64_t wake_us, int64_t until_us)
 {
     struct pollfd p[HF_DIAL_TARGETS + HF_DIAL_ATTEMPTS];

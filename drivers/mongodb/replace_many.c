@@ -238,8 +238,8 @@ static void sort_out(struct part *p)
 
 /* ---- all of it ---- */
 
-/* Reads the store's clock for the results. They are known already, so this waits for little longer
-   than the write took. */
+/* Reads the store's clock for the results. They are known already, so this waits for at most twice
+   as long as the write took, plus CLOCK_US. */
 static void note_clock(struct part *p, int64_t wrote_us)
 {
     struct hf__mg_about about = {"replace", p->item[0]->key->text, HF_UNAVAILABLE};

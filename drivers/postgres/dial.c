@@ -27,7 +27,7 @@
 /* The name in messages of the socket that libpq uses by default. */
 #define DEFAULT_SOCKET "/the default socket"
 
-/* One entry of libpq's lists. */
+/* A server: the entries at one place of libpq's lists of hosts, addresses and ports. */
 struct server {
     char host[300]; /* the host as it is passed to libpq; "": none */
     char seen[320]; /* the host or address that is dialed and named in messages */

@@ -133,7 +133,7 @@ static void what_is_no_file_in_its_place(void **state)
     snprintf(away, sizeof away, "%s/away/store", folder);
     assert_int_equal(symlink(away, file), 0);
     assert_int_equal(opens(url, &err), HF_INVALID);
-    assert_non_null(strstr(err.text, "leads to no file"));
+    assert_non_null(strstr(err.text, "leads nowhere"));
     snprintf(below, sizeof below, "%s/store", file);
     hf__machine_file = below;
     assert_int_equal(opens(url, &err), HF_INVALID);

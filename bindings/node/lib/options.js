@@ -58,8 +58,9 @@ function milliseconds(value, name, doing, key) {
         "milliseconds, or a text such as '500ms', '10s', '5m', '1.5h' or '7d'");
 }
 
-// The limits are those of the command. The library takes 0 for "not given", so a caller's 0 is
-// refused. Only the number Infinity means "for ever", where that is allowed.
+// The ranges are those of the command, and for ioTimeout that of hf_open. For lease, maxHold and
+// ioTimeout the library takes 0 for "not given", so there a caller's 0 is refused. Only the number
+// Infinity means "for ever", where that is allowed.
 const LIMITS = {
     wait: [0, 365 * DAY, '0s to 365d, or not given', Infinity],
     lease: [100, DAY, '100ms to 1d, or not given'],

@@ -10,8 +10,8 @@
 
 enum kind { A_TIME, A_FLAG, A_OWNER, A_NOTE, A_REQUEST, A_SHARED, A_LIMIT, A_KEEP };
 
-/* The limits are those of the command. The library takes 0 for "not given", so a caller's 0 is
-   refused. */
+/* The ranges are those of the command, and for io_timeout that of hf_open. For lease, max_hold and
+   io_timeout the library takes 0 for "not given", so there a caller's 0 is refused. */
 static const int64_t DAY_MS = INT64_C(86400000);
 const struct limits wait_limits = {0, 365 * DAY_MS, 1, "0s to 365d, or not given"},
                     lease_limits = {100, DAY_MS, 0, "100ms to 1d, or not given"},

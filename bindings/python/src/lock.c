@@ -458,7 +458,9 @@ static PyObject *lock_repr(lock *l)
 
 /* ---- the end ---- */
 
-/* Warns about a lock that was dropped without being released, and releases it. */
+/* Ends a lock object that was dropped without being released: warns, and releases the grant. A
+   detached grant isn't released, and a lock from before a fork is only forgotten; neither warns.
+   `raised`: an exception is pending. */
 static void drop(lock *l, int raised)
 {
     store *s = l->store;

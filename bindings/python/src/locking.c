@@ -77,7 +77,7 @@ static int likeness(const lock *l, const caller *by, PyObject *stack, PyObject *
     return here ? 2 : !l->frame && !l->stack;
 }
 
-/* Takes the lock of the block that is being left off the chain. `frame`: the frame that leaves the
+/* Removes from the chain the lock of the block that is being left. `frame`: the frame that leaves
    block; NULL: the running one. Returns the chain's reference; NULL: the chain is empty, or there
    is an exception, as if it isn't known which of several locks is meant. */
 static lock *pop_block(struct locking *g, PyObject *frame)
@@ -322,7 +322,8 @@ static PyObject *locking_push(struct locking *g, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* _pop(frame) -> Lock or None: takes the lock of the block that this frame leaves off the chain */
+/* _pop(frame) -> Lock or None: removes from the chain the lock of the block that this frame leaves,
+   and returns it; None: the chain is empty */
 static PyObject *locking_pop(struct locking *g, PyObject *frame)
 {
     lock *held = pop_block(g, frame);
