@@ -29,7 +29,7 @@ CURLcode hf__curl_perform(CURLM **multi, CURL *easy)
 
 const char *hf__curl_why(CURLcode rc, const char *told)
 {
-    /* libcurl's own words: HTTP/0.9, or a wrong version. A libcurl without TLS says "https". */
+    /* libcurl's text then names a version of HTTP. (Without TLS it names the protocol "https".) */
     if (rc == CURLE_UNSUPPORTED_PROTOCOL && strstr(told, "HTTP"))
         return "what answers there doesn't speak HTTP/1.1";
     if (rc == CURLE_SSL_CONNECT_ERROR && strstr(told, "wrong version number"))

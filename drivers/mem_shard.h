@@ -1,7 +1,7 @@
 /*
  * mem_shard.h - a shard of the store in memory (mem.c): cells, each with a key and its row, under
- * one latch, which the caller of these functions holds. The cells of deleted rows are used again: a
- * few are spare, and one stays in its bucket (`idle`).
+ * one latch, which the caller of these functions holds. Cells of deleted rows are used again: a few
+ * for any key (`spare`), and one in each shard, still in its bucket, for its own key (`idle`).
  */
 #ifndef HF_MEM_SHARD_H
 #define HF_MEM_SHARD_H

@@ -89,7 +89,8 @@ export class Lock {
     renew(lease?: Time): Promise<void>;
     /** Asks the store whether the lock is held; LockLost if it isn't. */
     confirm(): Promise<void>;
-    /** Shows the token to the guard of the data, before they are read; see `holdfast guard`. */
+    /** Shows the token to the guard of the data, before they are read; see `holdfast guard`.
+     *  `where` names the guard's fence, if it isn't the key's own. */
     enter(where?: string): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
     /** Begins to release the key, and doesn't wait for the end; a failure is a warning. */

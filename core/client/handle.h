@@ -142,8 +142,8 @@ struct hf_lock {
     uint64_t sent_seen;           /* the rev that `sent` replaces */
     int64_t before_us;            /* expires_us before the renewal that is under way */
     struct hf_lock *renewed_with; /* the next lock of those that one write renews */
-    uint8_t unanswered;           /* how many renewals in a row weren't answered; at most
-                                     HF_UNANSWERED_MOST */
+    uint8_t unanswered;           /* how many renewals in a row weren't answered (in a batch the
+                                     first of them counts twice); at most HF_UNANSWERED_MOST */
     uint16_t again_with; /* after an unanswered renewal: how many renewals the next request with
                             this one may have at most */
     uint8_t claims;      /* the next renewal is also the claim of a handover; a batch doesn't take

@@ -1,5 +1,5 @@
 /*
- * key.h - checks of texts that come from callers. (hf_key_make checks keys.)
+ * key.h - the check of an owner's name. (hf_key_make checks keys.)
  */
 #ifndef HF_KEY_H
 #define HF_KEY_H

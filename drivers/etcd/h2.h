@@ -1,6 +1,6 @@
 /*
  * h2.h - gRPC over HTTP/2: a connection that carries one call at a time, or a call that goes on
- * answering. See transport.h for how requests are made of it.
+ * answering. A call with one answer is made by hf__et_h2_exchange (transport.h).
  */
 #ifndef HF_ETCD_H2_H
 #define HF_ETCD_H2_H

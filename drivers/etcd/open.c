@@ -73,7 +73,8 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
         rc = hf__et_add_endpoint(http, s, len, url->port, tls);
         if (rc)
             hf_fail(err, rc, 0, "etcd: open '%s': %s", url->safe,
-                    rc == HF_NOMEM ? "out of memory" : "the hosts are not host:port,...");
+                    rc == HF_NOMEM ? "out of memory"
+                                   : "the hosts are not HOST[:PORT],... (16 at most)");
         s += len;
         if (!*s) break;
     }

@@ -40,7 +40,8 @@ enum {
 #define HF_BODY_LINES(code) ((uint64_t)(HF_BODY_LEAST / HF_LINE) << (code))
 
 /* Offsets of bytes that are only locked, never read or written. They lie beyond the end of any
-   file. */
+   file. An open store, the client, locks two of them for its slot. A command of `holdfast run` may
+   keep the session's byte locked after its client has died: see session.c. */
 #define HF_BYTE_SESSION (INT64_C(1) << 40)        /* + slot: locked as long as the session lives */
 #define HF_BYTE_CLIENT  (HF_BYTE_SESSION + 65536) /* + slot: locked as long as its client lives */
 #define HF_BYTE_RECOVER (HF_BYTE_SESSION + 131072)

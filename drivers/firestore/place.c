@@ -65,8 +65,8 @@ void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP])
 {
     size_t len = strlen(key), n = 2;
     if (escape_url(key, len, ret)) return;
-    /* A key with very many slashes: each becomes two bytes here instead of three. No ID of
-       escape_url begins with "%~". */
+    /* A key with very many slashes and percent signs: here a slash becomes two bytes instead of
+       three, and a percent sign stays one. No ID of escape_url begins with "%~". */
     memcpy(ret, "%~", 2);
     for (size_t i = 0; i < len; i++) {
         if (key[i] == '/' || key[i] == '~') ret[n++] = '~';

@@ -79,8 +79,9 @@ static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
              f->policy[0] ? f->policy : "unknown");
     say(to, 1, text);
     say(to, 1,
-        f->aof[0] == '1' ? "appendonly: a crash of the server loses at most the last second "
-                           "(appendfsync always: nothing), and tokens go on growing"
+        f->aof[0] == '1' ? "appendonly: a power cut loses about a second (appendfsync always: "
+                           "nothing; no: more): two may hold a key then, though tokens go on "
+                           "growing"
                          : "no appendonly: a crash of the server loses what came after its last "
                            "snapshot: two may hold a key then, though tokens go on growing");
     if (!strcmp(f->save_ok, "err")) say(to, 0, "the server could not write its last snapshot");

@@ -1,10 +1,11 @@
 /*
  * redis.c - redis://HOST, rows as hashes of a Redis server. See link.h, doc/stores/redis.md.
  *
- * Contents: rows; entering; opening.
+ * Contents: rows; replace, acquire; entering; opening.
  *
- * Every operation is one script (options.c), which the server runs without anything in between.
- * calls.c sends scripts, list.c reads many rows, notify.c wakes waiters, facts.c checks the server.
+ * Each operation on one row is one script, which the server runs without anything in between. The
+ * texts are in options.c. calls.c sends scripts, list.c reads many rows, notify.c reads
+ * notifications, facts.c checks the server.
  */
 #include "kit/await.h"
 #include "store.h"

@@ -204,8 +204,12 @@ def kit_headers(root, env):
 
 
 def uninstalled(build, root):
-    """packaging/README.md says that this removes what was installed."""
-    status, said = run(['ninja', '-C', build, 'uninstall'], os.environ)
+    """packaging/README.md says that this removes what was installed. Meson removes what the last
+    installation of the build has noted, so the lock lets no other test install meanwhile."""
+    again = f"meson install -C '{build}' --destdir '{root}' --no-rebuild && " \
+            f"ninja -C '{build}' uninstall"
+    status, said = run(['flock', os.path.join(build, 'install.lock'), 'sh', '-c', again],
+                       os.environ)
     left = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
     point(status == 0 and not left, 'ninja uninstall leaves no file', f'{left}\n{said[-2000:]}')
 

@@ -34,8 +34,10 @@ class Home:
         self.path = path
         self.ran = os.path.join(path, 'ran')
         tree = os.path.join(path, 'tree')
-        subprocess.run(['meson', 'install', '-C', build, '--no-rebuild', '--quiet', '--destdir',
-                        tree], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        # author_test removes what it has installed, and holds this lock meanwhile.
+        subprocess.run(['flock', os.path.join(build, 'install.lock'), 'meson', 'install', '-C',
+                        build, '--no-rebuild', '--quiet', '--destdir', tree], check=True,
+                       stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         found = {name: folder for folder, _, names in os.walk(tree) for name in names}
         programs = os.path.join(path, 'programs')
         os.mkdir(programs)

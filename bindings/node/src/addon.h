@@ -49,8 +49,8 @@ struct addon {
     napi_env env;
     napi_threadsafe_function queue; /* of events */
     struct addon *next;             /* of the same environment */
-    unsigned pending; /* how many calls, waits and streams are under way; while there are any, the
-                         process stays alive */
+    unsigned pending; /* how many calls and waits are under way, and how often the program waits for
+                         a stream's next row; while there are any, the process stays alive */
     struct store *stores;
     struct slot *slots;
     uint32_t n_slots, free_slot;

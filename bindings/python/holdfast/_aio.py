@@ -444,7 +444,7 @@ def _listen(root: Any, lock: Any, tell: Callable[[], None]) -> None:
     """A signal handler may call this, or raise an exception, at any moment. Only the first of the
     locks that share a grant keeps the callbacks: they often refer to it."""
     post = _post_of_losses()
-    root._callbacks = _Callbacks()      # those that are there already stay
+    root._callbacks = _Callbacks()      # ignored if the root has callbacks already (held.c)
     callbacks: _Callbacks = root._callbacks
     with _listener_lock:
         late = callbacks.told
