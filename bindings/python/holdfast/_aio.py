@@ -1,17 +1,18 @@
 """Waiting in asyncio, without a thread or a descriptor for each wait. Each event loop that uses a
 store has one mailbox, whose descriptor the loop watches; see src/ext.h."""
+import _thread
 import asyncio
-import collections
 import contextlib
 import functools
 import inspect
 import itertools
 import os
+import queue
 import select
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Set, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, TypeVar
 
 from . import _holdfast
 from ._errors import error
@@ -177,46 +178,77 @@ class _Threads:
     """At most `most` threads, for calls that may wait for a server's answer, but not for a key.
     (The threads of the loop's own executor may all be waiting for the very key that is to be
     released.) The end of the program doesn't wait for these threads: closing the stores releases
-    what they haven't released. A thread that has been idle for IDLE seconds ends."""
+    what they haven't released.
+
+    One thread, the leader, waits for work. Before it does the work, another thread takes the lead,
+    so there is a leader unless all threads are at work. A thread ends that hasn't got the lead for
+    IDLE seconds. The threads count themselves, and only they have the lock: a signal handler, which
+    runs in the main thread, never interrupts code that has it."""
     IDLE = 10
 
     def __init__(self, most: float, name: str = 'holdfast') -> None:
         self._most, self._name = most, name
-        self._work: Deque[Callable[[], Any]] = collections.deque()
+        self._work: 'queue.SimpleQueue[Optional[Callable[[], Any]]]' = queue.SimpleQueue()
         self._change = threading.Condition()
         self._idle = self._threads = 0
+        self._led = False
 
     def do(self, work: Callable[[], Any]) -> None:
-        """A signal handler may raise an exception here at any moment. So a thread is there, and
-        awake, before there is work for it: work that was taken on is always done."""
-        with self._change:
-            if self._idle <= len(self._work) and self._threads < self._most:
-                with contextlib.suppress(RuntimeError):     # no further thread can be started
-                    threading.Thread(target=self._serve, name=self._name, daemon=True).start()
-                    self._threads += 1
-            if self._threads > 0:
-                self._change.notify()
-                self._work.append(work)
+        """A signal handler may raise an exception here at any moment, or call this. So a thread is
+        there before there is work for it: work that was taken on is always done."""
+        if not self._threads:
+            try:
+                _thread.start_new_thread(self._begin, ())
+            except RuntimeError:    # no thread can be started
+                work()
                 return
-        work()
+        self._work.put(work)
 
-    def _next(self) -> Optional[Callable[[], Any]]:
-        with self._change:
-            if not self._work:
-                self._idle += 1
-                self._change.wait_for(lambda: self._work, self.IDLE)
-                self._idle -= 1
-            if self._work:
-                return self._work.popleft()
-            self._threads -= 1
-            return None
+    def end(self) -> None:
+        """Ends the threads once all work is done. No work comes after this."""
+        self._work.put(None)
+
+    def _begin(self) -> None:
+        """Starts the first thread. Thread.start(), which is in Python, must not be interrupted: so
+        it isn't called in the main thread."""
+        if not self._start():
+            self._serve()
+
+    def _start(self) -> bool:
+        with contextlib.suppress(RuntimeError):     # no further thread can be started
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            return True
+        return False
 
     def _serve(self) -> None:
+        with self._change:
+            if self._threads >= self._most:
+                return
+            self._threads += 1
         work = self._next()
         while work is not None:
             work()
             work = None     # no reference to it is kept meanwhile
             work = self._next()
+
+    def _next(self) -> Optional[Callable[[], Any]]:
+        with self._change:
+            self._idle += 1
+            leads = self._change.wait_for(lambda: not self._led, self.IDLE)
+            self._idle -= 1
+            if not leads:
+                self._threads -= 1
+                return None
+            self._led = True
+        work = self._work.get()
+        with self._change:
+            self._led = False
+            self._change.notify()
+            if work is None:
+                self._work.put(None)    # for the next thread
+            elif not self._idle and self._threads < self._most:
+                self._start()
+        return work
 
 
 class _Hands:
@@ -227,26 +259,25 @@ class _Hands:
     def __init__(self) -> None:
         self.calls, self.releases = _Threads(self.MOST), _Threads(self.MOST)
 
+    def __del__(self) -> None:
+        for threads in vars(self).values():     # not both, if __init__ was interrupted
+            threads.end()
+
 
 # Each store has threads of its own, so that one that doesn't answer doesn't delay the others.
 _hands: 'weakref.WeakKeyDictionary[Any, _Hands]' = weakref.WeakKeyDictionary()
-_hands_lock = threading.RLock()     # a finalizer may call `do` within `do`
 _opening = _Threads(float('inf'))   # for calls of open, which have no store yet
 
 
 def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
     """Runs a call in a thread of the store; store None: the call opens one. While the interpreter
-    ends, does nothing: the stores are closed by then, and a thread may have been stopped that has
-    the lock of _Threads."""
+    ends, does nothing: the stores are closed by then, and a new thread would not run."""
     if sys.is_finalizing():
         return
     if store is None:
         _opening.do(work)
         return
-    with _hands_lock:
-        hands = _hands.get(store)
-        if hands is None:
-            hands = _hands[store] = _Hands()
+    hands = _hands.get(store) or _hands.setdefault(store, _Hands())
     (hands.releases if releases else hands.calls).do(work)
 
 
@@ -366,8 +397,8 @@ _running: 'Set[asyncio.Future[Any]]' = set()
 
 
 def _forked() -> None:
-    global _listener, _listener_lock, _hands, _hands_lock, _opening, _callers
-    _listener, _listener_lock, _hands_lock = None, threading.RLock(), threading.RLock()
+    global _listener, _listener_lock, _hands, _opening, _callers
+    _listener, _listener_lock = None, threading.RLock()
     _hands, _opening, _callers = weakref.WeakKeyDictionary(), _Threads(float('inf')), _new_callers()
     _posts.clear()
 

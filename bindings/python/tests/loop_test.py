@@ -3,9 +3,10 @@
     loop_test.py URL [NAME]
 """
 import asyncio
-import collections
+import functools
 import gc
 import inspect
+import queue
 import sys
 import threading
 import types
@@ -130,6 +131,7 @@ def a_store_that_does_not_answer_delays_no_other():
 
 
 def a_thread_that_has_nothing_to_do_ends():
+    """But for the one that waits for work; that one ends with the store."""
     idle, _aio._Threads.IDLE = _aio._Threads.IDLE, 0.01
     try:
         threads, done = _aio._Threads(2), threading.Semaphore(0)
@@ -137,35 +139,66 @@ def a_thread_that_has_nothing_to_do_ends():
             threads.do(done.release)
         for _ in range(50):
             assert done.acquire(timeout=PATIENCE)
-        until(lambda: not threads._threads, 'a thread stays')
+        until(lambda: threads._threads == 1, 'a thread stays')
         threads.do(done.release)
         assert done.acquire(timeout=PATIENCE)
+        store, go = _stuck(1)
+        go.set()
+        served = []
+        _aio.do(store, lambda: served.append(threading.current_thread()))
+        until(lambda: served, 'the call')
+        del store
+        until(lambda: not served[0].is_alive(), 'its thread stays')
     finally:
         _aio._Threads.IDLE = idle
+
+
+def _interrupted_at(number, call):
+    """Makes the call, and raises KeyboardInterrupt at its so manyth event: a signal handler runs
+    where a Python function begins or returns, and after a function in C. False: it has fewer."""
+    events = 0
+
+    def count(frame, event, function):
+        nonlocal events
+        events += event != 'c_call'
+        if events == number:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(count)
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return events >= number
 
 
 def what_a_signal_interrupts_is_done_or_not_taken_on():
-    """A release that nobody does would leave its key held as long as the process lives."""
-    class Interrupted(collections.deque):
-        def append(self, work):
-            super().append(work)
-            raise KeyboardInterrupt
+    """Nor does it keep threads from the work that comes later: a release that nobody does would
+    leave its key held as long as the process lives."""
+    def tell():
+        done.put(threading.get_ident())
 
-    idle, _aio._Threads.IDLE = _aio._Threads.IDLE, 10 * PATIENCE
-    threads, done = _aio._Threads(1), threading.Semaphore(0)
-    threads._work = Interrupted()
-    try:
-        with no_hang():
-            for thread in 'new', 'idle':
-                try:
-                    threads.do(done.release)
-                    raise AssertionError('not interrupted')
-                except KeyboardInterrupt:
-                    pass
-                assert done.acquire(timeout=PATIENCE), thread
-                until(lambda: threads._idle, 'it has work')
-    finally:
-        _aio._Threads.IDLE = idle
+    with no_hang():
+        for begun in False, True:
+            number, more = 0, True
+            while more:
+                number += 1
+                threads, done = _aio._Threads(1), queue.SimpleQueue()
+                if begun:
+                    threads.do(tell)
+                    assert done.get(timeout=PATIENCE) != threading.get_ident()
+                more = _interrupted_at(number, lambda: threads.do(tell))
+                threads.do(functools.partial(done.put, 'last'))
+                told = []
+                while 'last' not in told:
+                    told.append(done.get(timeout=PATIENCE))
+                assert threading.get_ident() not in told and len(told) <= 2, (number, told)
+                threads.do(tell)
+                assert done.get(timeout=PATIENCE) != threading.get_ident(), number
+                threads.end()
 
 
 def what_fails_after_its_task_was_cancelled_is_told_once():
