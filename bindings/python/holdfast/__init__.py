@@ -35,7 +35,6 @@ import os
 import re
 import string
 import sys
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, List, \
     NamedTuple, Optional, Type, TypeVar, Union, cast
@@ -143,7 +142,6 @@ class Event:
         self.done_us: int = 0
         self.owner: str = ''
         self._entered, self._result = False, ''
-        self._inside = threading.Lock()
 
     def __bool__(self) -> bool:
         if not self._entered:
@@ -166,23 +164,30 @@ class Event:
     def token(self) -> int:
         return self.lock.token if self.lock is not None else 0
 
-    def _begun(self, how: Any) -> 'Event':
-        self.lock, self.done_us, self.owner, self._result = how
-        self.run, self._entered = self.lock is not None, True
-        return self
-
-    def _enter(self) -> None:
+    def _enter(self, block: object) -> None:
         """The end of a block of another thread or task would mark this one's event."""
-        if not self._inside.acquire(blocking=False):
+        if self.__dict__.setdefault('_inside', block) is not block:
             raise RuntimeError(f'once({self.key!r}): a block of this object is being run: each '
                                'block needs a once(key) of its own')
 
+    def _begun(self) -> 'Event':
+        self.run, self._entered = self.lock is not None, True
+        return self
+
+    def _not_begun(self, block: object) -> None:
+        """An exception, perhaps a signal handler's, keeps the block from being run."""
+        if self.__dict__.get('_inside') is block:
+            _leave_event(self, *sys.exc_info())
+
     def __enter__(self) -> 'Event':
-        self._enter()
+        block = object()
         try:
-            return self._begun(self._store._once_begin(self.key, **self._options))
+            self._enter(block)
+            self.lock, self.done_us, self.owner, self._result = self._store._once_begin(
+                self.key, **self._options)
+            return self._begun()
         except BaseException:
-            self._inside.release()
+            self._not_begun(block)
             raise
 
     @property
@@ -194,11 +199,14 @@ class Event:
     __exit__ = _leave_event
 
     async def __aenter__(self) -> 'Event':
-        self._enter()
+        block = object()
         try:
-            return self._begun(await _aio.wait(self._store, self._begin))
+            self._enter(block)
+            self.lock, self.done_us, self.owner, self._result = await _aio.wait(
+                self._store, self._begin)
+            return self._begun()
         except BaseException:
-            self._inside.release()
+            self._not_begun(block)
             raise
 
     def _begin(self, box: Any, number: int) -> Any:
@@ -331,7 +339,11 @@ class Store(_holdfast.Store):
         if lock is None:
             lock = await _aio.wait(
                 self, lambda box, number: self._start(box, number, False, key, **options))
-        lock._note(sys._getframe().f_back, True, False, False)
+        try:
+            lock._note(sys._getframe().f_back, True, False, False)
+        except BaseException:   # a signal handler's
+            _aio.later(lock.release, self)
+            raise
         return lock
 
     def acquire_all(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
@@ -339,13 +351,11 @@ class Store(_holdfast.Store):
         keys are acquired in a fixed order, so that two callers never wait for each other.
         `at_least` is not allowed. A block releases all of them at its end:
         `with store.acquire_all(['a', 'b']) as locks:`."""
-        locks = _several.acquire_all(self, keys, options)
-        return locks._note(sys._getframe().f_back, False)
+        return _several.acquire_all(self, keys, options)
 
     async def acquire_all_async(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
         """As acquire_all(); other tasks run meanwhile. Cancelled it has acquired nothing."""
-        locks = await _several.acquire_all_async(self, keys, options)
-        return locks._note(sys._getframe().f_back, True)
+        return await _several.acquire_all_async(self, keys, options)
 
     async def adopt_async(self, key: str, token: int) -> Lock:
         """As adopt(); other tasks run meanwhile."""

@@ -54,7 +54,8 @@ class _Reader:
         self.post.read()
 
     def __del__(self) -> None:
-        self.post.give_up()
+        if hasattr(self, 'post'):   # __init__ wasn't interrupted
+            self.post.give_up()
 
 
 _posts: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Post]]' = (

@@ -112,7 +112,11 @@ class Locking(_holdfast.Locking):
 
     async def __aenter__(self) -> Lock:
         held: Lock = await self._acquire()
-        self._push(held, sys._getframe(1))
+        try:
+            self._push(held, sys._getframe(1))
+        except BaseException:   # a signal handler's
+            _aio.later(held.release, self.store)
+            raise
         return held
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:

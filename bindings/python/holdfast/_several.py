@@ -4,12 +4,13 @@ import contextlib
 import datetime
 import math
 import re
+import sys
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, cast
 
 from . import _aio
 from ._errors import HoldfastError, error, invalid
-from ._holdfast import _leave_all, _release_all
+from ._holdfast import _enter_all, _leave_all, _release_all
 from ._locks import Lock
 from ._options import Options, Time
 
@@ -34,6 +35,7 @@ class Locks(List[Lock]):
 
     # Functions in C: a signal handler's exception can't keep one of the locks from being released.
     release = _release_all
+    __enter__ = _enter_all
     __exit__ = _leave_all
 
     async def release_async(self) -> None:
@@ -41,16 +43,6 @@ class Locks(List[Lock]):
         async with contextlib.AsyncExitStack() as stack:
             for lock in self:
                 stack.push_async_callback(lock.release_async)
-
-    def __enter__(self) -> 'Locks':
-        try:
-            for lock in self:
-                lock.__enter__()
-        except BaseException:
-            with contextlib.suppress(HoldfastError):
-                self.release()
-            raise
-        return self
 
     async def __aenter__(self) -> 'Locks':
         try:
@@ -125,7 +117,7 @@ def acquire_all(store: Any, keys: Iterable[str], options: Options) -> Locks:
     try:
         for key in order:
             got[key] = store.acquire(key, **each())
-        return all_held(asked, got)
+        return all_held(asked, got)._note(sys._getframe(1).f_back, False)
     except BaseException:
         with contextlib.suppress(HoldfastError):
             Locks(got.values()).release()
@@ -139,7 +131,7 @@ async def acquire_all_async(store: Any, keys: Iterable[str], options: Options) -
         with _aio.acquiring(lambda: _aio.later(Locks(got.values()).release, store)):
             for key in order:
                 got[key] = await store.acquire_async(key, **each())
-        return all_held(asked, got)
+        return all_held(asked, got)._note(sys._getframe(1).f_back, True)
     except GeneratorExit:   # the coroutine was dropped, and can't wait
         _aio.later(Locks(got.values()).release, store)
         raise

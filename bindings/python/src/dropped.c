@@ -49,29 +49,31 @@ static long call_bytes(unsigned how)
     return version < 0x30b ? 2 : version < 0x30c ? 10 : 8;
 }
 
+static int is_used(const lock *l) { return l->touched && l->touched != READ_ONLY; }
+
 /* Returns 1 if the lock was dropped by the instruction after the call that acquired it, as in
    `store.acquire(key)` alone, or `store.acquire(key).token`. The code that follows believes that it
-   holds the key. `raised`: an exception dropped it, perhaps as the call returned. */
-static int unbound(lock *l, int raised)
+   holds the key. */
+static int unbound(lock *l)
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
-    int used = l->touched && l->touched != READ_ONLY;
-    if (used || last_call != l->call || !frame || (uintptr_t)frame != l->frame) return 0;
+    if (is_used(l) || last_call != l->call || !frame || (uintptr_t)frame != l->frame) return 0;
     long went = place_in(frame) - l->place;
-    return went >= (!raised && !(l->how & WITHIN)) && went <= call_bytes(l->how);
+    return went >= !(l->how & WITHIN) && went <= call_bytes(l->how);
 }
 
 /* Warns that the lock was dropped without being released. If it is `unbound`, the code after the
    call has to be stopped. A destructor can't raise, so the exception is raised in this thread soon
    after, before another Python function runs. If a task awaited the call, there is only a warning:
    at the end of a task the next function is asyncio's own, which must not fail. `raised`: an
-   exception dropped the lock, such as a signal handler's, before the program could keep it. */
+   exception drops the lock. If it isn't used, the exception came before the program could keep it,
+   such as a signal handler's, and stops the code. */
 void lock_complain(lock *l, int raised)
 {
     PyObject *kind = PyExc_ResourceWarning, *error;
     if (l->touched == ASKED_WRONGLY) return; /* lock_bool has raised an exception that says so */
-    if (unbound(l, raised)) {
-        if (raised) return;           /* that exception stops the code */
+    if (raised && !is_used(l)) return;
+    if (unbound(l)) {
         if (l->how & FOLLOWS) return; /* the first lock of the call warns: it is dropped last */
         error = PyObject_CallMethod(unbound_error, "of", "Oi", l->key, !!(l->how & SEVERAL));
         int bad = !error;

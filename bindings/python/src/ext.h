@@ -238,7 +238,7 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
 
 /* ---- several.c ---- */
 
-/* Adds three functions to the module. The Python classes Locks (_several.py) and Event
+/* Adds functions to the module. The Python classes Locks (_several.py) and Event
    (__init__.py) take them as methods. Returns 0; -1 and an exception. */
 int several_begin(PyObject *m);
 

@@ -566,7 +566,8 @@ static PyGetSetDef lock_attributes[] = {
     {"token", (getter)lock_token, NULL, "the fencing token", NULL},
     {"owner", (getter)lock_owner, NULL, "the holder's name", NULL},
     {"left_ms", (getter)lock_left_ms, NULL,
-     "for how many seconds the holder may believe that it holds; inf: as long as the process lives",
+     "for how many milliseconds the holder may believe that it holds; inf: as long as the process "
+     "lives",
      NULL},
     {"held", (getter)lock_held, NULL, "is it neither lost nor released?", NULL},
     {"store", (getter)lock_store, NULL, "the store", NULL},

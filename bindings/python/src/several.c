@@ -1,7 +1,8 @@
 /*
- * several.c - the ends of blocks that hold more than a lock: the locks of several keys; an event.
+ * several.c - blocks that hold more than a lock: the begin and the end of one that holds the locks
+ * of several keys, and the end of an event's.
  *
- * Each end is one call of a C function. So a Python signal handler, which may raise
+ * Each is one call of a C function. So a Python signal handler, which may raise
  * KeyboardInterrupt, runs before or after it. If a release fails, a handler may also run while that
  * exception is made; the other locks are released nevertheless.
  */
@@ -72,14 +73,32 @@ static PyObject *leave_all(PyObject *list, PyObject *args)
     return call_each(list, "__exit__", args);
 }
 
+/* If one of the locks isn't held any more, releases the others. */
+static PyObject *enter_all(PyObject *list, PyObject *unused)
+{
+    struct raised all = {NULL, NULL, NULL};
+    (void)unused;
+    for (Py_ssize_t i = 0; !all.type && i < PyList_Size(list); i++) {
+        PyObject *held = PyList_GetItem(list, i);
+        Py_INCREF(held);
+        ended(PyObject_CallMethod(held, "__enter__", NULL), &all);
+        Py_DECREF(held);
+    }
+    if (!all.type) {
+        Py_INCREF(list);
+        return list;
+    }
+    PyObject *released = release_all(list, NULL);
+    if (!released && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+    if (PyErr_Occurred()) add_raised(&all);
+    Py_XDECREF(released);
+    return none_or(&all);
+}
+
 /* Another block may be entered with the event. */
 static void event_left(PyObject *event)
 {
-    PyObject *inside = PyObject_GetAttrString(event, "_inside");
-    PyObject *left = inside ? PyObject_CallMethod(inside, "release", NULL) : NULL;
-    if (!left) PyErr_Clear(); /* it was left already */
-    Py_XDECREF(left);
-    Py_XDECREF(inside);
+    if (PyObject_DelAttrString(event, "_inside")) PyErr_Clear(); /* it was left already */
 }
 
 /* Marks the event as done unless its block raised; releases its key if that didn't free it. */
@@ -109,14 +128,15 @@ static PyMethodDef of_list[] = {
     {"_release_all", release_all, METH_NOARGS,
      "_release_all($self)\n--\n\nReleases all, whatever comes of one; LockLost if one was "
      "no longer held."},
+    {"_enter_all", enter_all, METH_NOARGS,
+     "_enter_all($self)\n--\n\nThe list itself; LockLost if one of its locks is no longer held."},
     {"_leave_all", leave_all, METH_VARARGS,
      "_leave_all($self, kind, value, traceback, /)\n--\n\nReleases all."},
 };
-static PyMethodDef of_any[] = {
-    {"_leave_event", leave_event, METH_VARARGS,
-     "_leave_event($self, kind, value, traceback, /)\n--\n\nMarks the event as done unless "
-     "there is an exception, and frees its key."},
-};
+static PyMethodDef leaves_event = {
+    "_leave_event", leave_event, METH_VARARGS,
+    "_leave_event($self, kind, value, traceback, /)\n--\n\nMarks the event as done unless "
+    "there is an exception, and frees its key."};
 
 static int add_method(PyObject *m, PyTypeObject *of, PyMethodDef *def)
 {
@@ -129,6 +149,8 @@ static int add_method(PyObject *m, PyTypeObject *of, PyMethodDef *def)
 
 int several_begin(PyObject *m)
 {
-    return add_method(m, &PyList_Type, &of_list[0]) || add_method(m, &PyList_Type, &of_list[1]) ||
-           add_method(m, &PyBaseObject_Type, &of_any[0]);
+    int rc = add_method(m, &PyBaseObject_Type, &leaves_event);
+    for (size_t i = 0; !rc && i < sizeof of_list / sizeof *of_list; i++)
+        rc = add_method(m, &PyList_Type, &of_list[i]);
+    return rc;
 }

@@ -6,10 +6,11 @@ import asyncio
 import datetime
 import sys
 import threading
+import warnings
 
 import holdfast
 from holdfast import _several
-from own import MORE, URL, free, key, waiters
+from own import MORE, NEAR, URL, free, key, waiters
 from tap import run_functions, until
 
 
@@ -215,6 +216,87 @@ def a_signal_while_the_block_is_left_keeps_no_key():
             for _ in _interrupted_at_each_step(block):
                 assert all(free(name) for name in of), _interrupted_at_each_step.kept
             assert all(free(name) for name in of)
+
+
+def _interrupted(number, call):
+    """Makes the call, and raises KeyboardInterrupt where a signal handler may be run for the so
+    manyth time: at the begin of a Python function, and after one in C. Returns the exception, which
+    keeps the frames that it came through; None: there are fewer such places."""
+    places = 0
+
+    def count(frame, event, function):
+        nonlocal places
+        places += event in ('call', 'c_return')
+        if places == number:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(count)
+        call()
+    except KeyboardInterrupt as error:
+        return error
+    finally:
+        sys.setprofile(None)
+
+
+def a_signal_while_a_block_begins_keeps_no_key_and_warns_of_nothing():
+    """Nor is the object of an event taken for one whose block is being run."""
+    def several():
+        with store.acquire_all(keys):
+            sys.setprofile(None)
+
+    def event():
+        with once:
+            sys.setprofile(None)
+            raise Left
+
+    class Left(Exception):
+        pass
+
+    with holdfast.open(URL) as store, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter('always')
+        keys = _keys('a', 'b')
+        once = store.once(keys[0])
+        for block in several, event:
+            number, error = 0, True
+            while error:
+                number += 1
+                try:
+                    error = _interrupted(number, block)
+                except Left:
+                    error = None
+                assert not said, (number, said[0].message)
+                assert all(free(name) for name in keys), (number, block.__name__)
+
+
+def a_signal_while_a_task_acquires_keeps_no_key_and_warns_of_nothing():
+    """What is free in this process or file is had without a wait, so one step does it."""
+    async def main():
+        for begin in (lambda: store.acquire_async(keys[0]), lambda: store.acquire_all_async(keys),
+                      lambda: store.lock(keys[0]).__aenter__()):
+            number, error, got = 0, True, []
+
+            def step():
+                try:
+                    begin().send(None)
+                except StopIteration as end:
+                    sys.setprofile(None)
+                    got.append(end.value)
+
+            while error:
+                number += 1
+                error = _interrupted(number, step)
+                assert not said, (number, said[0].message)
+                if error:
+                    until(lambda: all(free(name) for name in keys), (number, begin))
+            got[0].release()
+
+    with holdfast.open(URL) as store, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter('always')
+        keys = _keys('a', 'b')
+        if NEAR:
+            asyncio.run(main())
 
 
 def each_is_released_and_the_last_failure_tells_the_one_before():
