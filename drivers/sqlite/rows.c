@@ -1,6 +1,7 @@
 /*
  * rows.c - sqlite: the operations on rows. See store.h.
  */
+#include "os.h"
 #include "store.h"
 
 #include <string.h>
@@ -154,6 +155,7 @@ struct write {
     uint32_t may_queue;
     hf_row *cur;
     int64_t clock_us;
+    int locked; /* 1: an acquire found the database locked, and nothing was done */
 };
 
 /* Returns 1 if the row that SQ_GET has found is the one that a replace has seen. A stored rev of 0
@@ -167,9 +169,10 @@ static int is_seen(sqlite3_stmt *s, const struct write *w)
 
 /* Begins the transaction. While the database is locked, a replace reads the row before it asks
    again. If the row was replaced, the replace ends without its turn: otherwise every waiter that
-   has to write when a lease ends would keep the others from writing, to find a conflict. Returns
-   SQLite's code; SQLITE_ROW: the row was replaced, and SQ_GET has found it. */
-static int begin(hf_store *st, const struct write *w)
+   has to write when a lease ends would keep the others from writing, to find a conflict. An acquire
+   is a newcomer, and ends at once, with w->locked: hf__sq_acquire repeats it.
+   Returns SQLite's code; SQLITE_ROW: the row was replaced, and SQ_GET has found it. */
+static int begin(hf_store *st, struct write *w)
 {
     int sq;
     st->if_busy = SQ_FAILS;
@@ -177,18 +180,19 @@ static int begin(hf_store *st, const struct write *w)
         st->may_wait = 0;
         sq = hf__sq_run(st->stmt[SQ_BEGIN]);
         if ((sq & 0xff) != SQLITE_BUSY || !st->may_wait) break;
-        int found = w->party ? SQLITE_OK : find(st, w->key, 0);
+        if (w->party) {
+            w->locked = 1;
+            break;
+        }
+        int found = find(st, w->key, 0);
         if (found == SQLITE_ROW && !is_seen(st->stmt[SQ_GET], w)) {
             sq = found;
             break;
         }
         if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
-        /* A newcomer that the handle's own releases and renewals wait for doesn't make way. */
-        int urgent = !w->party || __atomic_load_n(&st->replaces, __ATOMIC_RELAXED);
-        if (!hf__sq_wait(st, urgent ? SQ_RETRIES : SQ_MAKES_WAY, nth)) break;
+        if (!hf__sq_wait(st, SQ_RETRIES, nth)) break;
     }
     st->if_busy = SQ_RETRIES;
-    if (!sq && w->party) st->made_way = 0;
     return sq;
 }
 
@@ -218,6 +222,7 @@ static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
     struct write *w = arg;
     const char *what = w->party ? "acquire" : "replace", *key = w->key->text;
+    w->locked = 0;
     int rc = hf__sq_files_sound(st, what, key, err);
     if (rc) return rc;
     hf__sq_roll_back(st);
@@ -243,9 +248,7 @@ int hf__sq_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct write w = {.key = key, .seen = seen, .row = row, .cur = cur};
-    __atomic_add_fetch(&st->replaces, 1, __ATOMIC_RELAXED);
     int rc = hf__sq_attempt(st, "replace", key->text, write_op, &w, err);
-    __atomic_sub_fetch(&st->replaces, 1, __ATOMIC_RELAXED);
     *ret_clock_us = w.clock_us;
     return rc;
 }
@@ -254,7 +257,10 @@ int hf__sq_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct write w = {.key = key, .party = party, .may_queue = may_queue, .cur = cur};
-    int rc = hf__sq_attempt(st, "acquire", key->text, write_op, &w, err);
+    int64_t since_us = hf__local_us();
+    int rc;
+    do rc = hf__sq_attempt(st, "acquire", key->text, write_op, &w, err);
+    while (rc == HF_UNAVAILABLE && w.locked && hf__sq_pause(st, since_us, 1));
     *ret_clock_us = w.clock_us;
     return rc;
 }

@@ -39,7 +39,8 @@ enum hf__sq_statement {
 /* What a statement does that finds the database locked: see busy.c. */
 enum hf__sq_if_busy {
     SQ_RETRIES,   /* tries again soon */
-    SQ_MAKES_WAY, /* tries again, but ever more rarely: other clients' writes are more urgent */
+    SQ_MAKES_WAY, /* tries again, but ever more rarely: other clients' writes are more urgent (only
+                     in an opening; hf__sq_acquire makes way without the mutex) */
     SQ_FAILS      /* at once */
 };
 
@@ -87,9 +88,7 @@ struct hf_store {
     int wake_fd;
     int64_t io_timeout_ms;
     enum hf__sq_if_busy if_busy;
-    unsigned replaces;     /* how many threads are in hf__sq_replace (atomic) */
     int may_wait;          /* 1: the busy handler was called, so a later try may succeed */
-    unsigned made_way;     /* how often a newcomer has made way since its last turn */
     int64_t busy_since_us; /* when the present statement found the database locked */
     struct hf__sq_boot boot;
     dev_t dev;
@@ -135,10 +134,12 @@ int hf__sq_one_name(const char *path, const struct stat *s, const char *name, hf
 int hf__sq_directory_refuses(const char *path);
 
 /* busy.c. wait_if_busy: makes the statements of st->db wait while the database is locked, as
-   st->if_busy says, for io_timeout_ms. wait: waits once; nth: how often before. Returns 1 to try
+   st->if_busy says, for io_timeout_ms. wait: waits once; nth: how often before. pause: waits once,
+   for a request that found the database locked at since_us; needs no mutex. Both return 1 to try
    again; 0: the time is over. */
 void hf__sq_wait_if_busy(hf_store *st);
 int hf__sq_wait(hf_store *st, enum hf__sq_if_busy how, int nth);
+int hf__sq_pause(const hf_store *st, int64_t since_us, int makes_way);
 
 /* notify.c */
 extern const hf_notify_ops hf__sq_notify;
