@@ -37,7 +37,7 @@ import string
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, List, \
-    NamedTuple, Optional, Type, TypeVar, Union, cast
+    NamedTuple, Optional, Set, Type, TypeVar, Union, cast
 
 from . import _aio, _holdfast, _later, _locks, _several
 from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
@@ -313,7 +313,7 @@ class Store(_holdfast.Store):
         _aio.refuse_greenlets()
         made = super().__new__(cls, _url_of(url), owner=owner, note=note, io_timeout=io_timeout,
                                existing=existing)
-        _open_stores.add(made)
+        _open_stores.add(weakref.ref(made, _open_stores.discard))
         _close_at_the_end_of_a_child()
         return made
 
@@ -519,12 +519,16 @@ async def open_async(url: 'Union[str, os.PathLike[str], None]' = None, *,
 
 # ---- the end of the program ----
 
-_open_stores: 'weakref.WeakSet[Store]' = weakref.WeakSet()
+# Not a WeakSet: that runs Python code when a store is dropped, and an UnboundLock that is raised in
+# that code doesn't stop the program.
+_open_stores: 'Set[weakref.ref[Store]]' = set()
 
 
 def _close_all() -> None:
-    for store in list(_open_stores):
-        store.close()
+    for found in list(_open_stores):
+        store = found()
+        if store is not None:
+            store.close()
 
 
 atexit.register(_close_all)

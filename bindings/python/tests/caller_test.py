@@ -323,6 +323,21 @@ def a_lock_that_a_signal_s_exception_drops_is_released_without_a_warning():
             assert free(name)
 
 
+def a_lock_that_is_dropped_with_its_store_is_an_error_at_once():
+    ran = []
+
+    def work():
+        ran.append(1)
+
+    def bare():
+        holdfast.open(URL).acquire(name)
+        work()
+
+    name = key()
+    _refused(holdfast.UnboundLock, bare)
+    assert not ran and free(name)
+
+
 def a_lock_that_is_dropped_at_once_is_an_error_at_once():
     ran = []
 
