@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static const char *const settings[] = {"page_size", "auto_vacuum", "journal_mode"};
-enum { SETTINGS = sizeof settings / sizeof *settings };
+enum { SETTINGS = sizeof settings / sizeof *settings, BUSY_MS = 5000 };
 
 /* Writes the settings of the database as statements that give them to another database. Returns 0
    or a result of SQLite's. */
@@ -20,12 +20,15 @@ static int read_settings(const char *path, char *to, size_t cap)
     sqlite3_stmt *s = NULL;
     size_t n = 0;
     int sq = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (!sq) sqlite3_busy_timeout(db, BUSY_MS); /* such as while the last user closes the log */
     for (int i = 0; i < SETTINGS && !sq; i++) {
         char *sql = sqlite3_mprintf("PRAGMA %s", settings[i]);
         sq = sql ? sqlite3_prepare_v2(db, sql, -1, &s, NULL) : SQLITE_NOMEM;
-        if (!sq && sqlite3_step(s) == SQLITE_ROW && n < cap)
+        if (!sq) sq = sqlite3_step(s);
+        if (sq == SQLITE_ROW && n < cap)
             n += (size_t)snprintf(to + n, cap - n, "PRAGMA %s = %s;", settings[i],
                                   (const char *)sqlite3_column_text(s, 0));
+        if (sq == SQLITE_ROW || sq == SQLITE_DONE) sq = SQLITE_OK;
         sqlite3_finalize(s);
         s = NULL;
         sqlite3_free(sql);

@@ -249,6 +249,20 @@ static void the_time_ends(void **state)
     drv->close(st);
 }
 
+/* A database that is locked for a short time, even for readers, gets a database beside it. */
+static void doctor_waits_for_the_settings(void **state)
+{
+    (void)state;
+    hf_url url, beside;
+    said(hf_url_parse(url_text, &url, &err), 0, NULL);
+    writes("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE");
+    sleeps = 0;
+    said(drv->scratch(&url, &beside, &err), 0, NULL);
+    assert_int_equal(sleeps, SLEEPS);
+    drv->discard(&beside);
+    writes("PRAGMA journal_mode = WAL");
+}
+
 int main(void)
 {
     if (sqlite_begin()) return 1;
@@ -260,6 +274,7 @@ int main(void)
         cmocka_unit_test(tables_that_are_made_meanwhile_are_used),
         cmocka_unit_test(a_waiter_far_back_looks_rarely),
         cmocka_unit_test(the_time_ends),
+        cmocka_unit_test(doctor_waits_for_the_settings),
     };
     int failed = TEST_MAIN(tests);
     hf_row_clear(&row);
