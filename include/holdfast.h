@@ -115,7 +115,8 @@ typedef struct hf_error {
     int code;               /* one of enum hf_code */
     int sys;                /* the errno of a failed system call; for LOST by max_hold_ms, ETIME;
                                for UNAVAILABLE of a store that is there and has no room for a
-                               client now, or isn't ready yet, EBUSY; else 0 */
+                               client now, or isn't ready yet, or of an SQLite database that other
+                               connections have locked, EBUSY; else 0 */
     char text[HF_TEXT_CAP]; /* one line: the store or driver, what was attempted on which key, and
                                why it failed */
 } hf_error;

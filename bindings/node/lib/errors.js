@@ -72,11 +72,15 @@ function withFrames(error, at) {
     return error;
 }
 
-// The code ETIME of LOST isn't an error of the system: it says that maxHold has ended the hold.
+// Two codes aren't errors of the system: ETIME of LOST says that maxHold has ended the hold, and
+// EBUSY of UNAVAILABLE that the store is there, but has no room for the client, or is locked.
+const MARKS = ['ETIME', 'EBUSY'];
+
 function systemError(errno) {
     const { errno: numbers } = require('os').constants;
     const code = Object.keys(numbers).find((name) => numbers[name] === errno) ?? `errno ${errno}`;
-    return code === 'ETIME' ? undefined : Object.assign(new Error(code), { errno: -errno, code });
+    if (MARKS.includes(code)) return undefined;
+    return Object.assign(new Error(code), { errno: -errno, code });
 }
 
 // Makes an error of the plain object that the addon throws (`failure` in src/values.c). The addon

@@ -3,15 +3,23 @@
 'use strict';
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const { spawnSync } = require('node:child_process');
+const { spawn, spawnSync } = require('node:child_process');
+const { once } = require('node:events');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { HoldfastError, KeyedMutex, LockLost, LockUnavailable, Mutex, Semaphore,
-    open } = require('../lib/index.js');
+    StoreUnavailable, open } = require('../lib/index.js');
 
 const url = process.argv[2] ?? 'mem:errors';
 const lib = path.join(__dirname, '..', 'lib');
+const LOCKER = `
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+sys.stdin.read()
+`;
 let keys = 0;
 const fresh = () => `errors-${process.pid}-${++keys}`;
 
@@ -104,6 +112,22 @@ test('a store that cannot be opened: the frames, and the error of the system', a
         failure(() => keyed.acquire('b'), HoldfastError)]);
     assert.notEqual(one, two);
     assert.equal(two.cause, one.cause);
+});
+
+// What another program has locked isn't an error of the system.
+test('a database that is locked: no cause', async () => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'holdfast-locked.'));
+    const store = await open(`sqlite:${folder}/locks.db`, { ioTimeout: '100ms' });
+    const locker = spawn('python3', ['-c', LOCKER, `${folder}/locks.db`],
+        { stdio: ['pipe', 'pipe', 'inherit'] });
+    await once(locker.stdout, 'data');
+    const error = await failure(() => store.acquire(fresh(), { wait: 0 }), StoreUnavailable);
+    assert.match(error.message, /locked/);
+    assert.equal(error.cause, undefined);
+    locker.stdin.end();
+    await once(locker, 'exit');
+    await store.close();
+    fs.rmSync(folder, { recursive: true });
 });
 
 // ---- without the addon ----
