@@ -48,12 +48,14 @@ static struct asking {
     struct looking l;
     const char *only; /* the key that was waited for; NULL: all were tried at once */
     const char *key;
+    int is_done; /* 1: the attempt has ended (atomic) */
 } asking;
 
 static void try_body(void *arg)
 {
     struct asking *a = arg;
     a->code = try(a->store, a->want, a->got, &a->err);
+    __atomic_store_n(&a->is_done, 1, __ATOMIC_SEQ_CST);
 }
 
 static void look_body(void *arg)
@@ -80,15 +82,33 @@ static void leave_unknown(const char *key)
     leave_now(hf_code_exit_status(HF_UNKNOWN));
 }
 
-/* Makes one attempt. If the store has a server, the attempt ends after QUICK_MS and LIMIT_END_MS,
-   or at the end that limit.c has noted if that is earlier. */
-static int try_in_time(hf *store, const struct want *want, struct got *ret, hf_error *err)
+/* Makes one attempt, before a wait without a limit. It ends when the store has answered; after a
+   signal (*ret_sig, *ret_typed) it gets LIMIT_END_MS more. */
+static void try_unlimited(const struct want *want, int *ret_sig, int *ret_typed)
+{
+    int sig = done_or_signal(try_body, &asking, LIMIT_END_MS, ret_typed);
+    if (sig < 0) try_body(&asking);
+    if (sig > 0 && !__atomic_load_n(&asking.is_done, __ATOMIC_SEQ_CST)) {
+        say_unknown(want->keys[0]);
+        leave_now(end_by_signal(sig, *ret_typed));
+    }
+    *ret_sig = sig > 0 ? sig : 0;
+}
+
+/* Makes one attempt. Without a wait on a store that has a server, the attempt ends after QUICK_MS
+   and LIMIT_END_MS, or at the end that limit.c has noted if that is earlier. */
+static int try_in_time(hf *store, const struct want *want, struct got *ret, int *ret_sig,
+                       int *ret_typed, hf_error *err)
 {
     enum { QUICK_MS = 2000 };
     if (hf_session_fd(store) >= 0) return try(store, want, ret, err);
-    limit_end_in(QUICK_MS + LIMIT_END_MS);
     asking = (struct asking){.store = store, .want = want, .got = ret};
-    if (!done_by_end(try_body, &asking)) leave_unknown(want->keys[0]);
+    if (want->options.wait_ms != 0) {
+        try_unlimited(want, ret_sig, ret_typed);
+    } else {
+        limit_end_in(QUICK_MS + LIMIT_END_MS);
+        if (!done_by_end(try_body, &asking)) leave_unknown(want->keys[0]);
+    }
     *err = asking.err;
     return asking.code;
 }
@@ -335,30 +355,37 @@ void give_up_all(struct got *got)
             "until its lease ends");
 }
 
+/* Returns 1 if a wait follows an attempt with this result: the keys are busy; or the store has a
+   server that hasn't answered, after which a wait goes on. */
+static int waits_after(int code, const struct want *want, int local)
+{
+    int away = code == HF_UNAVAILABLE || code == HF_UNKNOWN || code == HF_LOST;
+    return want->options.wait_ms != 0 && (code == HF_BUSY || (away && !local));
+}
+
 int get_locks(hf *store, const struct want *want, struct got *ret)
 {
     hf_error err;
-    int typed = 0, code = HF_BUSY, rc = 0, local = hf_session_fd(store) >= 0;
+    int sig = 0, typed = 0, code = HF_BUSY, rc = 0, local = hf_session_fd(store) >= 0;
     int64_t started = hf__local_us();
     memset(ret, 0, sizeof *ret);
     ret->n = want->n;
-    if (local) limit_no_end();
+    if (local || want->options.wait_ms == HF_FOREVER) limit_no_end();
     /* A local store answers at once: no thread is needed to try. What an outer run holds may be
        free beside it. */
     int tries =
         local || want->options.wait_ms == 0 || (is_nested(want) && held_outside(store, want));
-    if (tries) code = try_in_time(store, want, ret, &err);
-    if (code == HF_BUSY && want->options.wait_ms != 0) {
-        if (want->options.wait_ms == HF_FOREVER) limit_no_end();
+    if (tries) code = try_in_time(store, want, ret, &sig, &typed, &err);
+    if (!code) {
+        ret->first_us = hf__local_us();
+    } else if (!sig && waits_after(code, want, local)) {
         rc = tries ? waits_for_itself(store, want, ret) : 0;
         if (!rc) rc = wait_in_line(store, want, ret);
-    } else if (code) {
+    } else if (!sig) {
         rc = not_got(store, want, NULL, &err, ret);
-    } else {
-        ret->first_us = hf__local_us();
     }
-    tell_time(want, !rc, started);
-    int sig = rc ? 0 : pending_end_signal(&typed);
+    tell_time(want, !rc && !sig, started);
+    if (!rc && !sig) sig = pending_end_signal(&typed);
     if (sig && !local) limit_end_in(LIMIT_END_MS);
     if (sig) rc = without(ret, end_by_signal(sig, typed));
     if (rc)

@@ -317,6 +317,17 @@ teardown() { cli_teardown; }
     [ "$(cat outer.out)" = "its turn" ]
 }
 
+# An attempt without a limit ends with the store's answer; an error of it doesn't end the wait.
+@test "a key that a run further out shares: a store that is slow or away is waited for" {
+    export HOLDFAST_STORE=sqlite:$PWD/own.db HOLDFAST_DRIVERS=$BUILD
+    inner=$(HOLDFAST_FAULT=any the_command)
+    for fault in unavailable before after delay=4000; do
+        run holdfast run -s "$K" -- env "HOLDFAST_FAULT=acquire:1:$fault" \
+            "$inner" run -s "$K" -- echo shared
+        [ "$output" = shared ]
+    done
+}
+
 @test "somebody else with the token of the run further out is waited for" {
     hold "$K"
     HOLDFAST_TOKEN=$(token "$K") HOLDFAST_OWNER=another "$HOLDFAST" run "$K" -- touch ran 3>&- &
