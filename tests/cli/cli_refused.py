@@ -71,8 +71,12 @@ def nats(why):
     def refuse(client, _):
         client.sendall(b'INFO {"server_id":"front","version":"2.9.0","proto":1,"headers":true,'
                        b'"jetstream":true,"max_payload":1048576}\r\n')
-        while b'PING\r\n' not in client.recv(4096):
-            pass
+        seen = b''
+        while b'PING\r\n' not in seen:
+            more = client.recv(4096)
+            if not more:
+                raise OSError('the client has gone')
+            seen += more
         return f"-ERR '{why}'\r\n".encode()
     return refuse
 
