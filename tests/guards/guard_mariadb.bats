@@ -257,7 +257,7 @@ END
     grep -q 'is over' session.out
     [ "$(n_of 1)" = 2 ]
 }
-# INNODB_TRX doesn't do: who asks for it again within 100 ms is shown what it showed before.
+# The server shows INNODB_TRX as it was before, where the last look at it is less than 100 ms old.
 waits_for_key() {
     [ "$(as root -e "SELECT variable_value FROM information_schema.GLOBAL_STATUS
         WHERE variable_name = 'innodb_row_lock_current_waits'")" = 1 ]
